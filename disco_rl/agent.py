@@ -1,0 +1,437 @@
+"""An agent: a network, an update rule, an optimiser."""
+
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import distrax
+import dm_env
+import jax
+import jax.numpy as jnp
+from ml_collections import config_dict
+import optax
+
+from disco_rl import checks
+from disco_rl import optimizers
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.networks import nets
+from disco_rl.update_rules import disco
+from disco_rl.update_rules import registry
+from disco_rl.value_fns import value_fn
+
+
+@types.record(frozen=True)
+class LearnerState(types.Record):
+  """What an agent carries from one update to the next."""
+
+  params: types.AgentParams  # θ
+  opt_state: types.OptState
+  meta_state: types.MetaState  # The rule's; see `UpdateRule.init_meta_state`.
+
+
+class Agent:
+  """Acts, and learns from what it did as its update rule says.
+
+  All methods are pure functions of their arguments.
+
+  Attributes:
+    update_rule: the rule, see `update_rules.base.UpdateRule`.
+  """
+
+  def __init__(
+    self,
+    *,
+    single_observation_spec: types.SpecsTree,
+    single_action_spec: types.ActionSpec,
+    agent_settings: config_dict.ConfigDict,
+    batch_axis_name: Any | None,
+  ):
+    """Builds the agent.
+
+    Args:
+      single_observation_spec: tree of specs of one stream's observation.
+      single_action_spec: scalar, discrete, int32.
+      agent_settings: see `get_settings_disco` and its siblings.
+      batch_axis_name: axis (or axes) over which the batch is spread and
+        gradients and statistics are averaged, or None.
+    """
+    self._observation_spec = single_observation_spec
+    self._batch_axis_name = batch_axis_name
+    utils.get_num_actions_from_spec(single_action_spec)
+
+    self.update_rule = registry.get_update_rule(
+      agent_settings.update_rule_name, **agent_settings.update_rule
+    )
+    self._hyper_params = dict(agent_settings.hyper_params)
+    self.update_rule.check_hyper_params(self._hyper_params)
+
+    self._network = nets.get_network(
+      agent_settings.net_settings.name,
+      out_spec=self.update_rule.flat_output_spec(single_action_spec),
+      action_spec=single_action_spec,
+      model_out_spec=self.update_rule.model_output_spec(single_action_spec),
+      **agent_settings.net_settings.net_args,
+    )
+    self._optimizer = optimizers.clipped_adam(
+      agent_settings.learning_rate, agent_settings.max_abs_update
+    )
+    self._critic = self._build_critic(agent_settings)
+
+  def initial_actor_state(
+    self, rng: chex.PRNGKey, batch_size: int = 1
+  ) -> types.HaikuState:
+    """The network state before the first step.
+
+    Args:
+      rng: key.
+      batch_size: number of streams; matters to networks with memory only.
+
+    Returns:
+      The state, empty for a network without memory.
+    """
+    return self._init_network(rng, batch_size)[1]
+
+  def initial_learner_state(self, rng: chex.PRNGKey) -> LearnerState:
+    """Fresh parameters, optimiser state and meta-state.
+
+    Args:
+      rng: split in two, for the network and for the meta-state.
+
+    Returns:
+      The state.
+    """
+    network_rng, meta_rng = jax.random.split(rng)
+    params, _ = self._init_network(network_rng, batch_size=1)
+    meta_state = self.update_rule.init_meta_state(meta_rng, params)
+    if self._critic is not None:
+      meta_state = {
+        **meta_state,
+        'critic': self._critic.initial_state(
+          meta_rng, self._dummy_observations(batch_size=1)
+        ),
+      }
+    return LearnerState(
+      params=params,
+      opt_state=self._optimizer.init(params),
+      meta_state=meta_state,
+    )
+
+  def actor_step(
+    self,
+    actor_params: types.AgentParams,
+    rng: chex.PRNGKey,
+    timestep: types.EnvironmentTimestep,
+    actor_state: types.HaikuState,
+  ) -> tuple[types.ActorTimestep, types.HaikuState]:
+    """Chooses actions for one step of a batch of environments.
+
+    Args:
+      actor_params: θ.
+      rng: consumed whole, by the sampling of the actions.
+      timestep: leaves [B, ...].
+      actor_state: the network's state before this step.
+
+    Returns:
+      The step of experience, and the network's state after it.
+    """
+    is_last = timestep.step_type == int(dm_env.StepType.LAST)
+    agent_outs, next_state = self._network.one_step(
+      actor_params, actor_state, timestep.observation, is_last
+    )
+    logits = agent_outs['logits']
+    actor_timestep = types.ActorTimestep(
+      observations=timestep.observation,
+      actions=distrax.Softmax(logits).sample(seed=rng),
+      rewards=timestep.reward,
+      discounts=jnp.logical_not(is_last),
+      agent_outs=agent_outs,
+      states=actor_state,
+      logits=logits,
+    )
+    return actor_timestep, next_state
+
+  def unroll_net(
+    self,
+    params: types.AgentParams,
+    state: types.HaikuState,
+    rollout: types.ActorRollout,
+  ) -> tuple[types.AgentOuts, types.HaikuState]:
+    """Applies the network along a trajectory.
+
+    Its memory is reset where an episode begins: on the steps that show a new
+    episode's first observation, which are those with discount 0.
+
+    Args:
+      params: θ.
+      state: the network's state before the first step.
+      rollout: leaves [T+1, B, ...].
+
+    Returns:
+      The outputs, leaves [T+1, B, ...], and the state after the last step.
+    """
+    return self._network.unroll(
+      params, state, rollout.observations, rollout.discounts == 0
+    )
+
+  def learner_step(
+    self,
+    rng: chex.PRNGKey,
+    rollout: types.ActorRollout,
+    learner_state: LearnerState,
+    agent_net_state: types.HaikuState,
+    update_rule_params: types.MetaParams,
+    is_meta_training: bool,
+  ) -> tuple[LearnerState, types.HaikuState, types.LogDict]:
+    """One update of θ on one batch of trajectories.
+
+    Args:
+      rng: for rules that need randomness.
+      rollout: leaves [T+1, B, ...]; of `agent_outs` (those of the policy that
+        acted) the known rules read only the logits.
+      learner_state: the state before.
+      agent_net_state: the network's state before the rollout's first step.
+      update_rule_params: η.
+      is_meta_training: whether the step is differentiated in η; then the log
+        also carries the rule's targets, as `meta_out`.
+
+    Returns:
+      The state after, the network's state after the rollout, and a log of
+      scalars.
+    """
+    checks.check_actor_rollout(rollout)
+    params, meta_state = learner_state.params, dict(learner_state.meta_state)
+    agent_out, pullback, new_net_state = jax.vjp(
+      lambda p: self.unroll_net(p, agent_net_state, rollout),
+      params,
+      has_aux=True,
+    )
+
+    value_out = None
+    critic_state: types.MetaState = {}
+    critic_log: types.LogDict = {}
+    if self._critic is not None:
+      critic_state['critic'], value_out, critic_log = self._critic.update(
+        meta_state.pop('critic'), rollout, agent_out['logits']
+      )
+
+    inputs = types.UpdateRuleInputs(
+      observations=rollout.observations,
+      actions=rollout.actions,
+      rewards=rollout.rewards[1:],
+      is_terminal=rollout.discounts[1:] == 0,
+      agent_out=agent_out,
+      behaviour_agent_out=rollout.agent_outs,
+      value_out=value_out,
+    )
+    meta_out, new_meta_state = self.update_rule.unroll_meta_net(
+      update_rule_params,
+      params,
+      agent_net_state,
+      meta_state,
+      inputs,
+      self._hyper_params,
+      self._unroll_fn(rollout),
+      rng,
+      self._batch_axis_name,
+    )
+
+    # The action of a step with discount 0 was chosen on the first observation
+    # of the next episode, as everywhere else, but the step counts as the end
+    # of the last one: it carries no loss.
+    mask = jnp.asarray(rollout.discounts[:-1] > 0, jnp.float32)
+
+    def loss_fn(agent_out: types.AgentOuts) -> tuple[jax.Array, types.LogDict]:
+      at_outs = inputs.replace(agent_out=agent_out)
+      loss, log = self.update_rule.agent_loss(
+        at_outs, meta_out, self._hyper_params, backprop=is_meta_training
+      )
+      loss_no_meta, log_no_meta = self.update_rule.agent_loss_no_meta(
+        at_outs, meta_out, self._hyper_params
+      )
+      total_loss = jnp.sum((loss + loss_no_meta) * mask) / (
+        jnp.sum(mask) + 1e-8
+      )
+      return total_loss, {**log, **log_no_meta, 'total_loss': total_loss}
+
+    # The targets are constants of this gradient: it is taken in the agent's
+    # outputs, then pulled back to θ through the one unroll made above.
+    out_grads, log = jax.grad(loss_fn, has_aux=True)(agent_out)
+    (grads,) = pullback(out_grads)
+    log.update(jax.tree.map(jnp.mean, critic_log))
+    if self._batch_axis_name is not None:
+      grads, log = jax.lax.pmean((grads, log), self._batch_axis_name)
+    updates, opt_state = self._optimizer.update(
+      grads, learner_state.opt_state, params
+    )
+    log['global_gradient_norm'] = optax.global_norm(grads)
+    log['global_update_norm'] = optax.global_norm(updates)
+    if is_meta_training:
+      log['meta_out'] = meta_out
+    new_learner_state = LearnerState(
+      params=optax.apply_updates(params, updates),
+      opt_state=opt_state,
+      meta_state={**new_meta_state, **critic_state},
+    )
+    return new_learner_state, new_net_state, log
+
+  def _build_critic(
+    self, settings: config_dict.ConfigDict
+  ) -> value_fn.ValueFunction | None:
+    if not self.update_rule.needs_value_out:
+      return None
+    if 'value_fn' not in settings:
+      raise ValueError(
+        f'the rule {settings.update_rule_name!r} needs a critic: the agent '
+        'settings have no value_fn (see types.ValueFnConfig)'
+      )
+    config = types.ValueFnConfig(**settings.value_fn)
+    return value_fn.ValueFunction(config, self._batch_axis_name)
+
+  def _dummy_observations(self, batch_size: int) -> Any:
+    return utils.zeros_like_spec(self._observation_spec, (batch_size,))
+
+  def _init_network(
+    self, rng: chex.PRNGKey, batch_size: int
+  ) -> tuple[types.AgentParams, types.HaikuState]:
+    if batch_size < 1:
+      raise ValueError(f'batch_size must be at least 1, got {batch_size}')
+    return self._network.init(
+      rng, self._dummy_observations(batch_size), jnp.zeros(batch_size, bool)
+    )
+
+  def _unroll_fn(self, rollout: types.ActorRollout) -> types.AgentUnrollFn:
+    """The unroll function a rule is given for this rollout.
+
+    A rule does not see whether the *first* step of a rollout begins an episode
+    (`should_reset_mask_fwd` starts with False), but a network with memory must
+    be reset there too.
+    """
+
+    def unroll(
+      params: types.AgentParams,
+      state: types.HaikuState,
+      observations: Any,
+      should_reset: types.Array,
+    ) -> tuple[types.AgentOuts, types.HaikuState]:
+      first = jnp.logical_or(should_reset[0], rollout.discounts[0] == 0)
+      return self._network.unroll(
+        params, state, observations, jnp.asarray(should_reset).at[0].set(first)
+      )
+
+    return unroll
+
+
+def get_settings_disco() -> config_dict.ConfigDict:
+  """Settings of an agent that learns with the published discovered rule."""
+  input_option = disco.get_input_option()
+  net = dict(
+    name='lstm',
+    prediction_size=600,
+    hidden_size=256,
+    embedding_size=(16, 1),
+    policy_target_channels=(16,),
+    policy_channels=(16, 2),
+    output_stddev=0.3,
+    aux_stddev=0.3,
+    policy_target_stddev=0.3,
+    state_stddev=1.0,
+    meta_rnn_kwargs=dict(
+      policy_channels=(16, 2),
+      embedding_size=(16,),
+      pred_embedding_size=(16, 1),
+      hidden_size=128,
+      input_option=input_option,
+    ),
+    input_option=input_option,
+  )
+  return config_dict.ConfigDict(
+    dict(
+      hyper_params=dict(
+        pi_cost=1.0,
+        y_cost=1.0,
+        z_cost=1.0,
+        aux_policy_cost=1.0,
+        value_cost=0.2,
+        target_params_coeff=0.9,
+        value_fn_td_lambda=0.95,
+        discount_factor=0.997,
+      ),
+      update_rule_name='disco',
+      update_rule=dict(
+        net=net, value_discount=0.997, num_bins=601, max_abs_value=300.0
+      ),
+      learning_rate=3e-4,
+      max_abs_update=1.0,
+      net_settings=_mlp_settings(dense=(512, 512), model_size=128),
+    )
+  )
+
+
+def get_settings_actor_critic() -> config_dict.ConfigDict:
+  """Settings of an agent that learns with the hand-made actor-critic."""
+  return config_dict.ConfigDict(
+    dict(
+      hyper_params=dict(
+        discount_factor=0.997,
+        vtrace_lambda=0.95,
+        entropy_cost=0.2,
+        pg_cost=1.0,
+        value_cost=0.5,
+      ),
+      update_rule_name='actor_critic',
+      update_rule=dict(
+        categorical_value=True,
+        num_bins=601,
+        max_abs_value=300.0,
+        nonlinear_value_transform=True,
+        normalize_adv=False,
+        normalize_td=False,
+      ),
+      learning_rate=5e-4,
+      max_abs_update=1.0,
+      net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
+    )
+  )
+
+
+def get_settings_policy_gradient() -> config_dict.ConfigDict:
+  """Settings of an agent that learns with policy gradient and a critic."""
+  return config_dict.ConfigDict(
+    dict(
+      hyper_params=dict(),
+      update_rule_name='policy_gradient',
+      update_rule=dict(entropy_cost=0.01, normalize_adv=True, pg_cost=1.0),
+      learning_rate=5e-4,
+      max_abs_update=1.0,
+      net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
+      value_fn=dict(
+        net='mlp',
+        net_args=dict(dense=(256, 256), head_w_init_std=1e-2),
+        learning_rate=1e-3,
+        max_abs_update=1.0,
+        discount_factor=0.99,
+        td_lambda=0.96,
+        outer_value_cost=1.0,
+      ),
+    )
+  )
+
+
+SETTINGS: dict[str, Callable[[], config_dict.ConfigDict]] = {
+  'disco': get_settings_disco,
+  'actor_critic': get_settings_actor_critic,
+  'policy_gradient': get_settings_policy_gradient,
+}
+
+
+def _mlp_settings(dense: tuple[int, ...], model_size: int) -> dict[str, Any]:
+  return dict(
+    name='mlp',
+    net_args=dict(
+      dense=dense,
+      model_arch_name='lstm',
+      head_w_init_std=1e-2,
+      model_kwargs=dict(head_mlp_hiddens=(model_size,), lstm_size=model_size),
+    ),
+  )

@@ -1,0 +1,54 @@
+"""Shape checks at the public boundary, with errors that name the field."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from disco_rl import types
+
+
+def check_actor_rollout(rollout: types.ActorRollout) -> None:
+  """Raises a `ValueError` unless every field is [T+1, B, ...].
+
+  Args:
+    rollout: T and B must be at least 1. Network states are not looked at: only
+      the network knows their shape.
+  """
+  shape = np.shape(rollout.rewards)
+  if len(shape) != 2 or shape[0] < 2 or shape[1] < 1:
+    raise ValueError(
+      'rollout.rewards must be [T+1, B] with T and B at least 1, got '
+      f'shape {shape}'
+    )
+  for field in ('observations', 'actions', 'discounts', 'agent_outs', 'logits'):
+    _check_leading_dims(f'rollout.{field}', rollout[field], shape)
+
+
+def check_update_rule_inputs(rollout: types.UpdateRuleInputs) -> None:
+  """Raises a `ValueError` unless fields are [T, B, ...] or [T+1, B, ...].
+
+  Args:
+    rollout: T and B must be at least 1; see `types.UpdateRuleInputs` for which
+      field has T steps and which T+1.
+  """
+  shape = np.shape(rollout.rewards)
+  if len(shape) != 2 or 0 in shape:
+    raise ValueError(
+      'rollout.rewards must be [T, B] with T and B at least 1, got '
+      f'shape {shape}'
+    )
+  _check_leading_dims('rollout.is_terminal', rollout.is_terminal, shape)
+  longer = (shape[0] + 1, shape[1])
+  for field in ('actions', 'observations', 'agent_out', 'behaviour_agent_out'):
+    _check_leading_dims(f'rollout.{field}', rollout[field], longer)
+
+
+def _check_leading_dims(name: str, tree: Any, dims: tuple[int, ...]) -> None:
+  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    shape = np.shape(leaf)
+    if shape[: len(dims)] != dims:
+      raise ValueError(
+        f'{name}{jax.tree_util.keystr(path)} must start with '
+        f'{list(dims)} to go with rollout.rewards, got shape {shape}'
+      )

@@ -1,0 +1,1 @@
+"""Batched, self-resetting environments."""

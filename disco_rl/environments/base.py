@@ -1,0 +1,65 @@
+"""What the library asks of an environment."""
+
+import abc
+from typing import Any
+
+import chex
+
+from disco_rl import types
+from disco_rl import utils
+
+
+class Environment(abc.ABC):
+  """A batch of independent streams of experience that reset themselves.
+
+  On the last step of an episode a timestep carries `step_type` LAST, the
+  terminal reward, and the *first observation of the next episode*.
+  """
+
+  def __init__(self, batch_size: int):
+    """Initialises the batch.
+
+    Args:
+      batch_size: B, the number of streams, at least 1.
+    """
+    if batch_size < 1:
+      raise ValueError(
+        f'an environment needs a batch_size of at least 1, got {batch_size}'
+      )
+    self.batch_size = batch_size
+
+  @abc.abstractmethod
+  def step(
+    self, states: Any, actions: types.Array
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Advances every stream.
+
+    Args:
+      states: from `reset` or the last `step`.
+      actions: [B], int32.
+
+    Returns:
+      The new states, and a timestep with leaves [B, ...].
+    """
+
+  @abc.abstractmethod
+  def reset(self, rng: chex.PRNGKey) -> tuple[Any, types.EnvironmentTimestep]:
+    """Starts every stream anew; returns as `step` does."""
+
+  @abc.abstractmethod
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Specs of one stream's observation."""
+
+  @abc.abstractmethod
+  def single_action_spec(self) -> types.ActionSpec:
+    """Spec of one stream's action."""
+
+  def batched_observation_spec(self) -> types.SpecsTree:
+    """Specs of the observations of all streams, [B, ...]."""
+    return utils.broadcast_specs(
+      self.single_observation_spec(), self.batch_size
+    )
+
+  def batched_action_spec(self) -> types.ActionSpec:
+    """Spec of the actions of all streams, [B]."""
+    return utils.broadcast_specs(self.single_action_spec(), self.batch_size)

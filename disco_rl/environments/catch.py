@@ -1,0 +1,96 @@
+"""Catch in NumPy, as an ordinary stateful dm_env environment."""
+
+from typing import Any
+
+import dm_env
+from dm_env import specs as dm_env_specs
+from ml_collections import config_dict
+import numpy as np
+
+from disco_rl.environments.wrappers import batched_env
+
+
+def check_board_size(rows: int, columns: int) -> None:
+  """Refuses boards on which no game can be played."""
+  if rows < 2 or columns < 1:
+    raise ValueError(
+      'Catch needs at least 2 rows and 1 column, got '
+      f'rows={rows}, columns={columns}'
+    )
+
+
+class SingleStreamCatch(dm_env.Environment):
+  """One game of Catch; `jittable_envs.SingleStreamCatch` has the rules."""
+
+  def __init__(self, rows: int = 8, columns: int = 8, seed: int = 1):
+    """Sets up a board.
+
+    Args:
+      rows: of the board.
+      columns: of the board.
+      seed: of the ball's starting columns.
+    """
+    check_board_size(rows, columns)
+    self._rows = rows
+    self._columns = columns
+    self._rng = np.random.RandomState(seed)
+    self._ball_row = 0
+    self._ball_column = 0
+    self._paddle_column = 0
+    self.reset()
+
+  def reset(self) -> dm_env.TimeStep:
+    """Starts an episode."""
+    self._ball_row = 0
+    self._ball_column = self._rng.randint(self._columns)
+    self._paddle_column = self._columns // 2
+    return dm_env.restart(self._observation())
+
+  def step(self, action: Any) -> dm_env.TimeStep:
+    """Moves the paddle and drops the ball; resets if an episode has ended."""
+    if self._ball_row == self._rows - 1:
+      return self.reset()
+    self._paddle_column = int(
+      np.clip(self._paddle_column + int(action) - 1, 0, self._columns - 1)
+    )
+    self._ball_row += 1
+    if self._ball_row < self._rows - 1:
+      return dm_env.transition(reward=0.0, observation=self._observation())
+    caught = self._ball_column == self._paddle_column
+    return dm_env.termination(
+      reward=1.0 if caught else -1.0, observation=self._observation()
+    )
+
+  def observation_spec(self) -> dm_env_specs.BoundedArray:
+    """[rows, columns], float32."""
+    return dm_env_specs.BoundedArray(
+      (self._rows, self._columns), np.float32, 0.0, 1.0, name='board'
+    )
+
+  def action_spec(self) -> dm_env_specs.BoundedArray:
+    """0, 1, 2: left, stay, right."""
+    return dm_env_specs.BoundedArray((), np.int32, 0, 2, name='action')
+
+  def _observation(self) -> np.ndarray:
+    board = np.zeros((self._rows, self._columns), np.float32)  # Never aliased.
+    board[self._ball_row, self._ball_column] = 1.0
+    board[self._rows - 1, self._paddle_column] = 1.0
+    return board
+
+
+class CatchEnvironment(batched_env.BatchedSingleStreamEnvironment):
+  """A batch of Catch games on the host."""
+
+  def __init__(self, batch_size: int, env_settings: Any):
+    """Builds the environment.
+
+    Args:
+      batch_size: B, the number of streams.
+      env_settings: see `get_config`.
+    """
+    super().__init__(SingleStreamCatch, batch_size, env_settings)
+
+
+def get_config() -> config_dict.ConfigDict:
+  """The default board, 8 by 8."""
+  return config_dict.ConfigDict(dict(rows=8, columns=8, random_seed=1))

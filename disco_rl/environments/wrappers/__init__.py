@@ -1,0 +1,1 @@
+"""Adapters that make batched environments out of single ones."""

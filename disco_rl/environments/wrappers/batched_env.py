@@ -1,0 +1,91 @@
+"""Batches of ordinary, stateful environments on the host."""
+
+from collections.abc import Callable
+from typing import Any
+
+import chex
+import dm_env
+import jax
+import numpy as np
+
+from disco_rl import types
+from disco_rl.environments import base
+from disco_rl.environments.wrappers import single_stream_env
+
+
+class BatchedSingleStreamEnvironment(base.Environment):
+  """Runs B dm_env environments one after another.
+
+  The streams keep their own state, so the `states` passed around are None, and
+  `reset` cannot reseed them: the seeds come from the settings.
+  """
+
+  def __init__(
+    self,
+    env_class: Callable[..., dm_env.Environment],
+    batch_size: int,
+    env_settings: Any,
+  ):
+    """Builds the streams.
+
+    Args:
+      env_class: called with the settings and a `seed` of its own for each
+        stream.
+      batch_size: B, the number of streams.
+      env_settings: keyword arguments of `env_class`, and `random_seed`, from
+        which the streams' seeds are drawn.
+    """
+    super().__init__(batch_size)
+    kwargs = dict(env_settings)
+    seeds = jax.random.randint(
+      jax.random.PRNGKey(kwargs.pop('random_seed')),
+      (batch_size,),
+      0,
+      np.iinfo(np.int32).max,
+    )
+    self._streams = [
+      single_stream_env.SingleStreamEnv(env_class(seed=int(seed), **kwargs))
+      for seed in seeds
+    ]
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Specs of one stream's observation."""
+    return self._streams[0].single_observation_spec()
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Spec of one stream's action."""
+    return self._streams[0].single_action_spec()
+
+  def reset(
+    self, rng: chex.PRNGKey | None
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Starts a new episode in every stream; `rng` is not used."""
+    del rng
+    return None, _stack([stream.reset() for stream in self._streams])
+
+  def step(
+    self, states: None, actions: types.Array
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Steps every stream with its own action of `actions` [B]."""
+    actions = np.asarray(actions)
+    if actions.shape != (self.batch_size,):
+      raise ValueError(
+        f'actions must have shape ({self.batch_size},), got {actions.shape}'
+      )
+    timesteps = [
+      stream.step(action)
+      for stream, action in zip(self._streams, actions, strict=True)
+    ]
+    return states, _stack(timesteps)
+
+  def close(self) -> None:
+    """Closes every stream."""
+    for stream in self._streams:
+      stream.close()
+
+
+def _stack(
+  timesteps: list[types.EnvironmentTimestep],
+) -> types.EnvironmentTimestep:
+  """B timesteps to one with leaves [B, ...], on the host."""
+  return jax.tree.map(lambda *xs: np.stack(xs), *timesteps)

@@ -1,0 +1,124 @@
+"""Batches of pure-JAX environments."""
+
+from typing import Any, NamedTuple, Protocol
+
+import chex
+import dm_env
+from dm_env import specs as dm_env_specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl import types
+from disco_rl.environments import base
+
+
+class SingleStreamJittable(Protocol):
+  """One stream of a game as pure functions of an explicit state."""
+
+  num_actions: int
+
+  def initial_state(self, rng: chex.PRNGKey) -> Any:
+    """The state at the start of the stream's first episode."""
+
+  def episode_reset(self, rng: chex.PRNGKey, state: Any) -> Any:
+    """The state at the start of the next episode."""
+
+  def step(self, rng: chex.PRNGKey, state: Any, action: types.Array) -> Any:
+    """The state after `action`."""
+
+  def is_terminal(self, state: Any) -> types.Array:
+    """Whether the episode ends in this state."""
+
+  def render(self, state: Any) -> Any:
+    """The observation of this state."""
+
+  def reward(self, state: Any) -> types.Array:
+    """The reward for arriving in this state."""
+
+
+class StreamState(NamedTuple):
+  """The state of every stream, leaves [B, ...]."""
+
+  rng: chex.PRNGKey
+  env_state: Any
+
+
+class BatchedJittableEnvironment(base.Environment):
+  """Runs B streams of a `SingleStreamJittable` in one vectorised program.
+
+  `step` and `reset` are pure and can be jitted, vmapped and scanned over.
+  Streams differ only by their random key; each step splits it into the one
+  that is carried on and the one that is used now.
+  """
+
+  def __init__(self, env_class: Any, batch_size: int, env_settings: Any):
+    """Builds the environment.
+
+    Args:
+      env_class: called with `env_settings`, makes a `SingleStreamJittable`.
+      batch_size: B, the number of streams.
+      env_settings: its settings.
+    """
+    super().__init__(batch_size)
+    self._env: SingleStreamJittable = env_class(env_settings)
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """`{'observation': ...}`, though timesteps carry the bare array."""
+    spec = jax.eval_shape(
+      lambda rng: self._env.render(self._env.initial_state(rng)),
+      jax.random.PRNGKey(0),
+    )
+    return {'observation': spec}
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Actions 0..n-1."""
+    return dm_env_specs.BoundedArray(
+      (), np.int32, 0, self._env.num_actions - 1, name='action'
+    )
+
+  def reset(
+    self, rng: chex.PRNGKey
+  ) -> tuple[StreamState, types.EnvironmentTimestep]:
+    """Starts every stream anew; `rng` is split into one key per stream."""
+    return jax.vmap(self._reset_stream)(jax.random.split(rng, self.batch_size))
+
+  def step(
+    self, states: StreamState, actions: types.Array
+  ) -> tuple[StreamState, types.EnvironmentTimestep]:
+    """Advances every stream, starting a new episode where one ends."""
+    return jax.vmap(self._step_stream)(states, actions)
+
+  def _reset_stream(
+    self, rng: chex.PRNGKey
+  ) -> tuple[StreamState, types.EnvironmentTimestep]:
+    rng, rng_now = jax.random.split(rng)
+    state = self._env.initial_state(rng_now)
+    timestep = types.EnvironmentTimestep(
+      observation=self._env.render(state),
+      # As published: the first step of all is not marked FIRST.
+      step_type=jnp.asarray(int(dm_env.StepType.MID), jnp.int32),
+      reward=jnp.zeros([], jnp.float32),
+    )
+    return StreamState(rng=rng, env_state=state), timestep
+
+  def _step_stream(
+    self, state: StreamState, action: types.Array
+  ) -> tuple[StreamState, types.EnvironmentTimestep]:
+    rng, rng_now = jax.random.split(state.rng)
+    env_state = self._env.step(rng_now, state.env_state, action)
+    is_terminal = self._env.is_terminal(env_state)
+    reward = jnp.asarray(self._env.reward(env_state), jnp.float32)
+    env_state = jax.tree.map(
+      lambda new, old: jnp.where(is_terminal, new, old),
+      self._env.episode_reset(rng_now, env_state),
+      env_state,
+    )
+    timestep = types.EnvironmentTimestep(
+      observation=self._env.render(env_state),
+      step_type=jnp.where(
+        is_terminal, int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
+      ).astype(jnp.int32),
+      reward=reward,
+    )
+    return StreamState(rng=rng, env_state=env_state), timestep

@@ -1,0 +1,80 @@
+"""Any dm_env environment as one self-resetting stream."""
+
+from typing import Any
+
+import dm_env
+import jax
+import numpy as np
+
+from disco_rl import types
+from disco_rl import utils
+
+
+class SingleStreamEnv:
+  """Turns a dm_env environment into one stream of this library's convention.
+
+  When an episode ends, the environment is reset at once: the timestep carries
+  LAST, the terminal reward, and the first observation of the next episode.
+  """
+
+  def __init__(self, env: dm_env.Environment):
+    """Wraps an environment.
+
+    Args:
+      env: its observation spec may be any tree; its action spec must be
+        scalar and discrete.
+    """
+    self._env = env
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Specs of the observation, 64-bit dtypes narrowed to 32."""
+    return jax.tree.map(
+      lambda spec: types.ArraySpec(
+        tuple(spec.shape),
+        utils.cast_to_single_precision(
+          np.zeros((), spec.dtype), host_data=True
+        ).dtype,
+      ),
+      self._env.observation_spec(),
+    )
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Spec of the action, as int32."""
+    spec = self._env.action_spec()
+    if (
+      isinstance(spec, types.ActionSpec)
+      and np.issubdtype(spec.dtype, np.integer)
+      and spec.dtype != np.int32
+    ):
+      spec = types.ActionSpec(
+        spec.shape, np.int32, spec.minimum, spec.maximum, spec.name
+      )
+    return spec
+
+  def reset(self) -> types.EnvironmentTimestep:
+    """Starts an episode."""
+    timestep = self._env.reset()
+    return self._timestep(dm_env.StepType.FIRST, 0.0, timestep.observation)
+
+  def step(self, action: Any) -> types.EnvironmentTimestep:
+    """Takes an action, and starts the next episode if this one ends."""
+    timestep = self._env.step(action)
+    observation = timestep.observation
+    if timestep.last():
+      observation = self._env.reset().observation
+    # A dm_env gives no reward with FIRST.
+    reward = 0.0 if timestep.reward is None else timestep.reward
+    return self._timestep(timestep.step_type, reward, observation)
+
+  def close(self) -> None:
+    """Frees what the environment holds."""
+    self._env.close()
+
+  def _timestep(
+    self, step_type: dm_env.StepType, reward: float, observation: Any
+  ) -> types.EnvironmentTimestep:
+    return types.EnvironmentTimestep(
+      observation=utils.cast_to_single_precision(observation, host_data=True),
+      step_type=np.asarray(step_type, np.int32),
+      reward=np.asarray(reward, np.float32),
+    )

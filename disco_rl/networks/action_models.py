@@ -1,0 +1,87 @@
+"""Action models: predictions for every action from one embedding."""
+
+from collections.abc import Callable, Sequence
+import math
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.networks import lstm
+
+
+class LSTMModel:
+  """One LSTM step per action, from a root state computed from the embedding.
+
+  The root cell is a linear map of the embedding and the root hidden vector its
+  tanh. Every action's one-hot is the input of one step from that root, and one
+  MLP per output reads the result. Call it inside a Haiku transform: its
+  parameters belong to the module that calls it.
+  """
+
+  def __init__(
+    self,
+    action_spec: types.ActionSpec,
+    out_spec: types.Specs,
+    head_mlp_hiddens: Sequence[int],
+    lstm_size: int,
+  ):
+    """Initialises the model.
+
+    Args:
+      action_spec: scalar discrete action spec.
+      out_spec: name to spec of one action's output; heads are created in this
+        order.
+      head_mlp_hiddens: hidden sizes of each output's MLP.
+      lstm_size: hidden units of the LSTM.
+    """
+    self._num_actions = utils.get_num_actions_from_spec(action_spec)
+    self._out_spec = out_spec
+    self._head_mlp_hiddens = tuple(head_mlp_hiddens)
+    self._lstm_size = lstm_size
+
+  def __call__(self, embedding: jax.Array) -> dict[str, jax.Array]:
+    """Predicts for all actions.
+
+    Args:
+      embedding: [B, D].
+
+    Returns:
+      Name to [B, A, *spec.shape].
+    """
+    cell = hk.Linear(self._lstm_size)(embedding)  # [B, H]
+    weights = lstm.get_weights(
+      self._num_actions, self._lstm_size, name='action_cond'
+    )
+    # A one-hot input selects a row of w_x and the root is the same for every
+    # action, so the only product is [B, H] x [H, 4H].
+    from_root = jnp.tanh(cell) @ weights.w_h + weights.b  # [B, 4H]
+    gates = from_root[:, None, :] + weights.w_x  # [B, A, 4H]
+    hidden = lstm.apply_gates(gates, cell[:, None, :]).hidden  # [B, A, H]
+
+    outs = {}
+    for name, spec in self._out_spec.items():
+      sizes = self._head_mlp_hiddens + (math.prod(spec.shape),)
+      out = hk.nets.MLP(sizes)(hidden)
+      outs[name] = out.reshape(out.shape[:2] + tuple(spec.shape))
+    return outs
+
+
+ACTION_MODELS: dict[str, Callable[..., Any]] = {'lstm': LSTMModel}
+
+
+def get_action_model(name: str, *args: Any, **kwargs: Any) -> Any:
+  """Builds the action model registered under `name`.
+
+  Args:
+    name: a key of `ACTION_MODELS`.
+    *args: passed to its constructor.
+    **kwargs: passed to its constructor.
+
+  Returns:
+    A callable from an embedding [B, D] to a dict of [B, A, ...].
+  """
+  return utils.lookup(ACTION_MODELS, name, 'action model')(*args, **kwargs)

@@ -1,0 +1,262 @@
+"""The vocabulary of the library: array aliases and the records passed around.
+
+Shape symbols, used in every comment: `T` transitions (so a trajectory has
+`T + 1` steps), `B` batch, `A` discrete actions. Arrays are time-major.
+
+Experience records are registered as pytrees and behave as mappings. Treat them
+as values: nothing in the library assigns to their fields, and `.replace(...)`
+makes a changed copy.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, dataclass_transform, Self, TYPE_CHECKING
+
+import chex
+import dm_env
+from dm_env import specs as dm_env_specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array | np.ndarray
+ArraySpec = jax.ShapeDtypeStruct
+ActionSpec = dm_env_specs.BoundedArray
+Specs = Mapping[str, ArraySpec]
+SpecsTree = chex.ArrayTree  # A pytree whose leaves are `ArraySpec`s.
+
+MetaState = dict[str, Any]  # What a rule carries along an agent's life.
+UpdateRuleLog = dict[str, jax.Array]  # Scalars.
+LogDict = dict[str, Any]
+HaikuState = Any
+RNNState = Any
+AgentOuts = Mapping[str, Array]
+UpdateRuleOuts = Mapping[str, Any]  # The targets a rule produces.
+HyperParams = Mapping[str, Any]
+OptState = Any
+AgentParams = Any  # θ, any pytree of arrays.
+MetaParams = Any  # η, any pytree of arrays.
+
+# (params, state, observations [B, ...], should_reset [B])
+#   -> (agent_outs [B, ...], new_state)
+AgentStepFn = Callable[
+  [AgentParams, HaikuState, Any, Array], tuple[AgentOuts, HaikuState]
+]
+# (params, state, observations [T+1, B, ...], should_reset [T+1, B])
+#   -> (agent_outs [T+1, B, ...], new_state)
+AgentUnrollFn = Callable[
+  [AgentParams, HaikuState, Any, Array], tuple[AgentOuts, HaikuState]
+]
+# (rng, logits [B, A]) -> actions [B]
+SampleActionFn = Callable[[chex.PRNGKey, Array], Array]
+
+
+@dataclass_transform()
+def record(cls: type | None = None, /, **options: bool) -> Any:
+  """`chex.dataclass`, in a form that type checkers understand."""
+  return chex.dataclass(cls, **options)
+
+
+class Record:
+  """What `chex.dataclass` adds to a class, spelled out for type checkers."""
+
+  if TYPE_CHECKING:
+
+    def replace(self, **changes: Any) -> Self:
+      """A copy with some fields changed."""
+
+    def keys(self) -> Iterable[str]:
+      """The names of the fields."""
+
+    def __getitem__(self, name: str) -> Any: ...
+
+    def __iter__(self) -> Iterator[str]: ...
+
+
+@record
+class ValueFnConfig(Record):
+  """Settings of the meta-training critic, `value_fns.value_fn.ValueFunction`.
+
+  Attributes:
+    net: network name, see `networks.nets.get_network`.
+    net_args: keyword arguments of that network.
+    learning_rate: step size of the critic's optimiser.
+    max_abs_update: element-wise bound on an update before the learning rate.
+    discount_factor: γ.
+    td_lambda: λ of V-trace.
+    outer_value_cost: weight of the value loss.
+    ema_decay: decay of the advantage and TD moving averages.
+    ema_eps: added to the standard deviation those averages divide by.
+  """
+
+  net: str
+  net_args: Any
+  learning_rate: float
+  max_abs_update: float
+  discount_factor: float
+  td_lambda: float
+  outer_value_cost: float
+  ema_decay: float = 0.99
+  ema_eps: float = 1e-6
+
+
+@record
+class EmaState(Record):
+  """First and second moments of a moving average, not yet debiased."""
+
+  moment1: Any  # One scalar per leaf of the averaged tree.
+  moment2: Any  # Likewise.
+  decay_product: Array  # [], the product of all decays applied so far.
+
+
+@record
+class ValueState(Record):
+  """What the critic carries from one update to the next."""
+
+  params: AgentParams
+  state: HaikuState
+  opt_state: OptState
+  adv_ema_state: EmaState
+  td_ema_state: EmaState
+
+
+@record
+class TransformConfig(Record):
+  """One input of the meta-network: where it is read, what is done to it.
+
+  Attributes:
+    source: path into `UpdateRuleInputs`, e.g. `'agent_out/logits'`.
+    transforms: names from `input_transforms.TRANSFORMS`, or `y_net` / `z_net`.
+  """
+
+  source: str
+  transforms: Sequence[str]
+
+
+@record
+class MetaNetInputOption(Record):
+  """All inputs of the meta-network, in order."""
+
+  base: Sequence[TransformConfig]  # Each becomes [T, B, -1].
+  action_conditional: Sequence[TransformConfig]  # Each becomes [T, B, A, -1].
+
+
+@record(frozen=True, mappable_dataclass=False)
+class PolicyNetwork:
+  """An agent network as three pure functions.
+
+  Attributes:
+    init: `(rng, observations [B, ...], should_reset [B]) -> (params, state)`.
+    one_step: an `AgentStepFn`.
+    unroll: an `AgentUnrollFn`.
+  """
+
+  init: Callable[..., tuple[AgentParams, HaikuState]]
+  one_step: AgentStepFn
+  unroll: AgentUnrollFn
+
+
+@record
+class EnvironmentTimestep(Record):
+  """What an environment returns, for every stream of the batch."""
+
+  observation: Any  # Tree of [B, ...].
+  step_type: Array  # [B], of `dm_env.StepType` values.
+  reward: Array  # [B], received on arriving at this step.
+
+
+@record
+class ActorTimestep(Record):
+  """One step of experience: what was seen, done and predicted."""
+
+  observations: Any  # Tree of [B, ...].
+  actions: Array  # [B]
+  rewards: Array  # [B], received on arriving at this step.
+  discounts: Array  # [B], False exactly on the last step of an episode.
+  agent_outs: AgentOuts  # Tree of [B, ...].
+  states: HaikuState  # The network state *before* this step.
+  logits: Array  # [B, A], of the policy that acted (μ).
+
+  @classmethod
+  def from_rollout(cls, rollout: 'ActorRollout') -> 'ActorTimestep':
+    """The same fields as a plain timestep record."""
+    return cls(**{name: rollout[name] for name in rollout})
+
+  def to_env_timestep(self) -> EnvironmentTimestep:
+    """What the environment must have returned at this step."""
+    step_type = jnp.where(
+      jnp.asarray(self.discounts) > 0,
+      int(dm_env.StepType.MID),
+      int(dm_env.StepType.LAST),
+    )
+    return EnvironmentTimestep(
+      observation=self.observations,
+      step_type=step_type,
+      reward=self.rewards,
+    )
+
+
+@record
+class ActorRollout(ActorTimestep):
+  """A trajectory: an `ActorTimestep` with stacked leaves, [T+1, B, ...]."""
+
+  @classmethod
+  def from_timestep(cls, timestep: ActorTimestep) -> 'ActorRollout':
+    """The same (already stacked) fields as a rollout record."""
+    return cls(**{name: timestep[name] for name in timestep})
+
+  def first_state(self, time_axis: int) -> HaikuState:
+    """The network state at index 0 of `time_axis`."""
+    return jax.tree.map(
+      lambda x: jax.lax.index_in_dim(x, 0, time_axis, keepdims=False),
+      self.states,
+    )
+
+
+@record
+class ValueOuts(Record):
+  """Values, targets and advantages of a trajectory.
+
+  The action-value fields are None, or zeros, where no Q was given.
+  """
+
+  value: Any = 0.0  # [T+1, B], V of the online network.
+  target_value: Any = 0.0  # [T+1, B], V of the target network.
+  rho: Any = 0.0  # [T, B], π(a)/μ(a).
+  adv: Any = 0.0  # [T, B]
+  normalized_adv: Any = 0.0  # [T, B]
+  value_target: Any = 0.0  # [T, B]
+  td: Any = 0.0  # [T, B], value_target - value.
+  normalized_td: Any = 0.0  # [T, B]
+  qv_adv: Any = None  # [T+1, B, A], Q_target - V_target.
+  normalized_qv_adv: Any = None  # [T+1, B, A]
+  q_value: Any = None  # [T+1, B, A]
+  target_q_value: Any = None  # [T+1, B, A]
+  q_target: Any = None  # [T, B]
+  q_td: Any = None  # [T, B], q_target - q(a).
+  normalized_q_td: Any = None  # [T, B]
+
+
+@record
+class UpdateRuleInputs(Record):
+  """What a rule sees of a trajectory."""
+
+  observations: Any  # Tree of [T+1, B, ...].
+  actions: Array  # [T+1, B]
+  rewards: Array  # [T, B]
+  is_terminal: Array  # [T, B]
+  agent_out: AgentOuts  # Tree of [T+1, B, ...].
+  behaviour_agent_out: AgentOuts | None = None  # Tree of [T+1, B, ...].
+  value_out: ValueOuts | None = None
+  extra_from_rule: Mapping[str, Any] | None = None
+
+  @property
+  def should_reset_mask_fwd(self) -> Array:
+    """[T+1, B]: True where a new episode's first observation is seen."""
+    is_terminal = jnp.asarray(self.is_terminal)
+    return jnp.concatenate([jnp.zeros_like(is_terminal[:1]), is_terminal])
+
+  @property
+  def should_reset_mask_bwd(self) -> Array:
+    """[T+1, B]: True where nothing may flow back from the steps after."""
+    is_terminal = jnp.asarray(self.is_terminal)
+    return jnp.concatenate([is_terminal, jnp.zeros_like(is_terminal[:1])])

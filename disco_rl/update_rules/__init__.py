@@ -1,0 +1,1 @@
+"""Update rules: the discovered one and hand-made baselines."""

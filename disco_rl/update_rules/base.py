@@ -1,0 +1,217 @@
+"""What every update rule can do, and the checks they share."""
+
+import abc
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from disco_rl import checks
+from disco_rl import types
+from disco_rl import utils
+
+
+class UpdateRule(abc.ABC):
+  """From a trajectory and an agent's predictions to a loss per step.
+
+  A rule has parameters η (none for hand-made rules) and a meta-state that
+  lives as long as the agent. It knows the agent only through the outputs it
+  asks for and a function that unrolls it, so any network in any library will
+  do. It never changes what it is given.
+
+  Attributes:
+    required_hyper_params: names the rule reads from `hyper_params`.
+    optional_hyper_params: names it accepts besides.
+    needs_value_out: whether the caller must put a critic's estimates into
+      `rollout.value_out`.
+  """
+
+  required_hyper_params: ClassVar[tuple[str, ...]] = ()
+  optional_hyper_params: ClassVar[tuple[str, ...]] = ()
+  needs_value_out: ClassVar[bool] = False
+
+  def init_params(
+    self, rng: chex.PRNGKey
+  ) -> tuple[types.MetaParams, types.HaikuState]:
+    """Fresh η and the initial state of the meta-network; empty by default."""
+    del rng
+    return {}, {}
+
+  @abc.abstractmethod
+  def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+    """The outputs an agent predicts from an observation, without [B]."""
+
+  def model_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+    """The outputs an agent predicts for each action, without [B, A]."""
+    utils.get_num_actions_from_spec(action_spec)
+    return {}
+
+  def agent_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+    """All outputs an agent must have, without [B]; model ones are [A, ...]."""
+    flat = dict(self.flat_output_spec(action_spec))
+    num_actions = utils.get_num_actions_from_spec(action_spec)
+    model = utils.broadcast_specs(
+      dict(self.model_output_spec(action_spec)), num_actions
+    )
+    both = sorted(set(flat) & set(model))
+    if both:
+      raise ValueError(f'outputs {both} are both flat and per-action')
+    return {**flat, **model}
+
+  @abc.abstractmethod
+  def init_meta_state(
+    self, rng: chex.PRNGKey, params: types.AgentParams
+  ) -> types.MetaState:
+    """The meta-state of an agent that starts with parameters θ = `params`."""
+
+  @abc.abstractmethod
+  def unroll_meta_net(
+    self,
+    meta_params: types.MetaParams,
+    params: types.AgentParams,
+    state: types.HaikuState,
+    meta_state: types.MetaState,
+    rollout: types.UpdateRuleInputs,
+    hyper_params: types.HyperParams,
+    unroll_policy_fn: types.AgentUnrollFn,
+    rng: chex.PRNGKey,
+    axis_name: Any | None,
+  ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
+    """Produces the targets of a trajectory.
+
+    Args:
+      meta_params: η.
+      params: θ, any pytree.
+      state: the agent network's state at the first step, None if it has none.
+      meta_state: from `init_meta_state` or the last update.
+      rollout: the trajectory, with the agent's outputs at θ in `agent_out`.
+      hyper_params: name to number; see `required_hyper_params`.
+      unroll_policy_fn: `(params, state, observations, should_reset) ->
+        (agent_outs, new_state)`.
+      rng: for rules that need randomness.
+      axis_name: axis (or axes) to average statistics over, or None.
+
+    Returns:
+      The targets, leaves [T or T+1, B, ...], and the new meta-state.
+    """
+
+  @abc.abstractmethod
+  def agent_loss(
+    self,
+    rollout: types.UpdateRuleInputs,
+    meta_out: types.UpdateRuleOuts,
+    hyper_params: types.HyperParams,
+    backprop: bool,
+  ) -> tuple[jax.Array, types.UpdateRuleLog]:
+    """The part of the loss that depends on the rule's targets.
+
+    Args:
+      rollout: the trajectory, with the agent's outputs in `agent_out`.
+      meta_out: from `unroll_meta_net`.
+      hyper_params: name to number.
+      backprop: whether gradients reach the targets, and through them η.
+
+    Returns:
+      The loss [T, B] and a log of scalars.
+    """
+
+  def agent_loss_no_meta(
+    self,
+    rollout: types.UpdateRuleInputs,
+    meta_out: types.UpdateRuleOuts,
+    hyper_params: types.HyperParams,
+  ) -> tuple[jax.Array, types.UpdateRuleLog]:
+    """The part of the loss that never carries gradients to η.
+
+    Args:
+      rollout: the trajectory, with the agent's outputs in `agent_out`.
+      meta_out: from `unroll_meta_net`.
+      hyper_params: name to number.
+
+    Returns:
+      The loss [T, B], zeros by default, and a log of scalars.
+    """
+    del meta_out, hyper_params
+    return jnp.zeros(jnp.shape(rollout.rewards), jnp.float32), {}
+
+  def __call__(
+    self,
+    meta_params: types.MetaParams,
+    params: types.AgentParams,
+    state: types.HaikuState,
+    rollout: types.UpdateRuleInputs,
+    hyper_params: types.HyperParams,
+    meta_state: types.MetaState,
+    unroll_policy_fn: types.AgentUnrollFn,
+    rng: chex.PRNGKey,
+    axis_name: Any | None,
+    backprop: bool = False,
+  ) -> tuple[jax.Array, types.MetaState, types.UpdateRuleLog]:
+    """Targets and both losses in one go; arguments as in the parts.
+
+    Returns:
+      The loss of each step [T, B], the new meta-state, and a log of scalars.
+    """
+    meta_out, new_meta_state = self.unroll_meta_net(
+      meta_params,
+      params,
+      state,
+      meta_state,
+      rollout,
+      hyper_params,
+      unroll_policy_fn,
+      rng,
+      axis_name,
+    )
+    loss, log = self.agent_loss(rollout, meta_out, hyper_params, backprop)
+    loss_no_meta, log_no_meta = self.agent_loss_no_meta(
+      rollout, meta_out, hyper_params
+    )
+    return loss + loss_no_meta, new_meta_state, {**log, **log_no_meta}
+
+  def check_hyper_params(
+    self, hyper_params: types.HyperParams, allow_unknown: bool = False
+  ) -> None:
+    """Raises a `KeyError` that names missing (and unknown) hyper-parameters."""
+    required = set(self.required_hyper_params)
+    accepted = required | set(self.optional_hyper_params)
+    given = set(hyper_params)
+    problems = []
+    if required - given:
+      problems.append(f'missing {sorted(required - given)}')
+    if given - accepted and not allow_unknown:
+      problems.append(f'unknown {sorted(given - accepted)}')
+    if problems:
+      raise KeyError(
+        f'hyper-parameters of {type(self).__name__}: {", ".join(problems)}; '
+        f'accepted: {sorted(accepted)}'
+      )
+
+  def _check_inputs(
+    self,
+    rollout: types.UpdateRuleInputs,
+    hyper_params: types.HyperParams,
+    outputs: Iterable[str],
+  ) -> None:
+    """The checks at a rule's public boundary.
+
+    Args:
+      rollout: the trajectory.
+      hyper_params: name to number; names of other rules are tolerated.
+      outputs: what `rollout.agent_out` must contain.
+    """
+    self.check_hyper_params(hyper_params, allow_unknown=True)
+    missing = sorted(set(outputs) - set(rollout.agent_out))
+    if missing:
+      raise KeyError(
+        f'{type(self).__name__} needs agent outputs {missing}; '
+        f'agent_out has {sorted(rollout.agent_out)}'
+      )
+    if self.needs_value_out and rollout.value_out is None:
+      raise ValueError(
+        f"{type(self).__name__} needs rollout.value_out, a critic's "
+        'types.ValueOuts; see value_fns.value_fn.ValueFunction'
+      )
+    checks.check_update_rule_inputs(rollout)

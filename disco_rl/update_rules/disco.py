@@ -1,0 +1,337 @@
+"""The discovered rule: a meta-network that tells an agent what to learn.
+
+From "Discovering state-of-the-art reinforcement learning algorithms" (Oh et
+al., Nature 2025). The rule gives targets for the policy and for two predictions
+whose meaning was discovered, not designed: y, of an observation, and z, of an
+observation and an action.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import chex
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl import categorical
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.networks import meta_nets
+from disco_rl.update_rules import base
+from disco_rl.value_fns import value_utils
+
+
+class DiscoUpdateRule(base.UpdateRule):
+  """Agents learn towards the targets of a meta-network."""
+
+  required_hyper_params = (
+    'pi_cost',
+    'y_cost',
+    'z_cost',
+    'aux_policy_cost',
+    'value_cost',
+    'target_params_coeff',
+    'value_fn_td_lambda',
+  )
+  # Part of the published settings; the rule's own γ is `value_discount`.
+  optional_hyper_params = ('discount_factor',)
+
+  def __init__(
+    self,
+    net: Mapping[str, Any],
+    value_discount: float,
+    max_abs_value: float,
+    num_bins: int,
+    moving_average_decay: float = 0.99,
+    moving_average_eps: float = 1e-6,
+  ):
+    """Initialises the rule.
+
+    Args:
+      net: `name` of the meta-network and its constructor arguments; see
+        `meta_nets.LSTM`.
+      value_discount: γ of the action values.
+      max_abs_value: the action values' categorical support is ± this.
+      num_bins: number of points of that support.
+      moving_average_decay: of the advantage and TD statistics.
+      moving_average_eps: added to the standard deviations.
+    """
+    if max_abs_value <= 0:
+      raise ValueError(f'max_abs_value must be positive, got {max_abs_value}')
+    if num_bins < 2:
+      raise ValueError(f'num_bins must be at least 2, got {num_bins}')
+    net_kwargs = dict(**net)
+    name = net_kwargs.pop('name')
+    utils.lookup(meta_nets.META_NETS, name, 'meta-network')
+    self._prediction_size = int(net_kwargs['prediction_size'])
+    self._value_discount = value_discount
+    self._max_abs_value = max_abs_value
+    self._num_bins = num_bins
+    self._ema = utils.MovingAverage(
+      jnp.zeros([]), decay=moving_average_decay, eps=moving_average_eps
+    )
+    self._meta_net: Any = hk.without_apply_rng(
+      hk.transform_with_state(
+        lambda inputs, axis_name: meta_nets.get_meta_net(name, **net_kwargs)(
+          inputs, axis_name
+        )
+      )
+    )
+
+  def init_params(
+    self, rng: chex.PRNGKey
+  ) -> tuple[types.MetaParams, types.HaikuState]:
+    """Fresh η and the meta-network's zero state."""
+    return self._meta_net.init(rng, self._dummy_inputs(), None)
+
+  def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+    """`logits` [A] and `y` [Y]."""
+    return dict(
+      logits=utils.get_logits_specs(action_spec),
+      y=types.ArraySpec((self._prediction_size,), np.float32),
+    )
+
+  def model_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+    """For each action: `z` [Y], `aux_pi` [A], `q` [bins]."""
+    return dict(
+      z=types.ArraySpec((self._prediction_size,), np.float32),
+      aux_pi=utils.get_logits_specs(action_spec),
+      q=types.ArraySpec((self._num_bins,), np.float32),
+    )
+
+  def init_meta_state(
+    self, rng: chex.PRNGKey, params: types.AgentParams
+  ) -> types.MetaState:
+    """`rnn_state`, `adv_ema_state`, `td_ema_state` and `target_params`."""
+    _, rnn_state = self.init_params(rng)
+    return dict(
+      rnn_state=rnn_state,
+      adv_ema_state=self._ema.init_state(),
+      td_ema_state=self._ema.init_state(),
+      # Copied: shared buffers could not both be donated.
+      target_params=jax.tree.map(lambda x: jnp.array(x, copy=True), params),
+    )
+
+  def unroll_meta_net(
+    self,
+    meta_params: types.MetaParams,
+    params: types.AgentParams,
+    state: types.HaikuState,
+    meta_state: types.MetaState,
+    rollout: types.UpdateRuleInputs,
+    hyper_params: types.HyperParams,
+    unroll_policy_fn: types.AgentUnrollFn,
+    rng: chex.PRNGKey,
+    axis_name: Any | None,
+  ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
+    """Targets π̂, ŷ, ẑ and Retrace's; see `base.UpdateRule`."""
+    del rng
+    outputs = ('logits', 'y', 'z', 'aux_pi', 'q')
+    self._check_inputs(rollout, hyper_params, outputs)
+    target_out, _ = unroll_policy_fn(
+      meta_state['target_params'],
+      state,
+      rollout.observations,
+      rollout.should_reset_mask_fwd,
+    )
+    value_outs, adv_ema_state, td_ema_state = value_utils.get_value_outs(
+      value_net_out=None,
+      q_net_out=rollout.agent_out['q'],
+      target_value_net_out=None,
+      target_q_net_out=target_out['q'],
+      rollout=rollout,
+      pi_logits=rollout.agent_out['logits'],
+      discount=self._value_discount,
+      lambda_=hyper_params['value_fn_td_lambda'],
+      nonlinear_transform=True,
+      categorical_value=True,
+      max_abs_value=self._max_abs_value,
+      drop_last=False,
+      adv_ema_state=meta_state['adv_ema_state'],
+      adv_ema_fn=self._ema,
+      td_ema_state=meta_state['td_ema_state'],
+      td_ema_fn=self._ema,
+      axis_name=axis_name,
+    )
+    meta_net_inputs = rollout.replace(
+      extra_from_rule=dict(
+        v_scalar=value_outs.value,
+        adv=value_outs.adv,
+        normalized_adv=value_outs.normalized_adv,
+        q=value_outs.target_q_value,
+        qv_adv=value_outs.qv_adv,
+        normalized_qv_adv=value_outs.normalized_qv_adv,
+        target_out=target_out,
+      )
+    )
+    meta_net_out, rnn_state = self._meta_net.apply(
+      meta_params, meta_state['rnn_state'], meta_net_inputs, axis_name
+    )
+    meta_out = dict(
+      **meta_net_out,
+      q_target=value_outs.q_target,
+      adv=value_outs.adv,
+      normalized_adv=value_outs.normalized_adv,
+      qv_adv=value_outs.qv_adv,
+      normalized_qv_adv=value_outs.normalized_qv_adv,
+      q_value=value_outs.q_value,
+      q_td=value_outs.q_td,
+      normalized_q_td=value_outs.normalized_q_td,
+      target_out=target_out,
+    )
+    coeff = hyper_params['target_params_coeff']
+    new_meta_state = dict(
+      rnn_state=rnn_state,
+      adv_ema_state=adv_ema_state,
+      td_ema_state=td_ema_state,
+      target_params=jax.tree.map(
+        lambda target, online: coeff * target + (1 - coeff) * online,
+        meta_state['target_params'],
+        params,
+      ),
+    )
+    return meta_out, new_meta_state
+
+  def agent_loss(
+    self,
+    rollout: types.UpdateRuleInputs,
+    meta_out: types.UpdateRuleOuts,
+    hyper_params: types.HyperParams,
+    backprop: bool,
+  ) -> tuple[jax.Array, types.UpdateRuleLog]:
+    """Weighted KLs from the agent's outputs to the rule's targets.
+
+    The loss of step t is `KL(π̂‖π) + KL(ŷ‖y) + KL(ẑ‖z(a)) +
+    KL(πₜ₊₁‖aux_pi(a))`; the last is zero where the episode ends.
+    """
+    targets = {k: meta_out[k] for k in ('pi', 'y', 'z')}
+    if not backprop:
+      targets = jax.lax.stop_gradient(targets)
+    agent_out = rollout.agent_out
+    actions = rollout.actions[:-1]
+    logits, y = agent_out['logits'][:-1], agent_out['y'][:-1]
+    z_a = utils.batch_lookup(agent_out['z'][:-1], actions)
+    aux_pi_a = utils.batch_lookup(agent_out['aux_pi'][:-1], actions)
+    next_logits = jax.lax.stop_gradient(agent_out['logits'][1:])
+    not_terminal = 1.0 - jnp.asarray(rollout.is_terminal, jnp.float32)
+
+    pi_loss = categorical.kl_divergence(targets['pi'], logits)
+    y_loss = categorical.kl_divergence(targets['y'], y)
+    z_loss = categorical.kl_divergence(targets['z'], z_a)
+    aux_loss = categorical.kl_divergence(next_logits, aux_pi_a) * not_terminal
+    loss = (
+      hyper_params['pi_cost'] * pi_loss
+      + hyper_params['y_cost'] * y_loss
+      + hyper_params['z_cost'] * z_loss
+      + hyper_params['aux_policy_cost'] * aux_loss
+    )
+    log = dict(
+      logits=jnp.mean(logits),
+      y=jnp.mean(y),
+      z=jnp.mean(agent_out['z'][:-1]),
+      entropy=jnp.mean(categorical.entropy(logits)),
+      y_entropy=jnp.mean(categorical.entropy(y)),
+      z_entropy=jnp.mean(categorical.entropy(z_a)),
+      pi_loss=jnp.mean(pi_loss),
+      aux_kl_loss=jnp.mean(aux_loss),
+      pi_hat=jnp.mean(targets['pi']),
+      y_hat=jnp.mean(targets['y']),
+      z_hat=jnp.mean(targets['z']),
+      pi_hat_entropy=jnp.mean(categorical.entropy(targets['pi'])),
+      aux_policy_entropy=jnp.mean(categorical.entropy(aux_pi_a)),
+      aux_target_entropy=jnp.mean(categorical.entropy(next_logits)),
+    )
+    return loss, log
+
+  def agent_loss_no_meta(
+    self,
+    rollout: types.UpdateRuleInputs,
+    meta_out: types.UpdateRuleOuts,
+    hyper_params: types.HyperParams,
+  ) -> tuple[jax.Array, types.UpdateRuleLog]:
+    """The action-value loss, towards Retrace's targets."""
+    q_a = utils.batch_lookup(rollout.agent_out['q'][:-1], rollout.actions[:-1])
+    q_loss = value_utils.value_loss_from_td(
+      q_a,
+      jax.lax.stop_gradient(meta_out['q_td']),
+      nonlinear_transform=True,
+      categorical_value=True,
+      max_abs_value=self._max_abs_value,
+    )
+    log = dict(
+      q_target=jnp.mean(meta_out['q_target']),
+      agent_q_mean=jnp.mean(meta_out['q_value']),
+      q_loss=jnp.mean(q_loss),
+      td=jnp.mean(meta_out['q_td']),
+      normalized_td=jnp.mean(meta_out['normalized_q_td']),
+    )
+    return hyper_params['value_cost'] * q_loss, log
+
+  def _dummy_inputs(self) -> types.UpdateRuleInputs:
+    """The smallest trajectory: η does not depend on T, B or A."""
+    t, b, a, y = 1, 1, 1, self._prediction_size
+    outs = dict(
+      logits=jnp.zeros((t + 1, b, a)),
+      y=jnp.zeros((t + 1, b, y)),
+      z=jnp.zeros((t + 1, b, a, y)),
+    )
+    return types.UpdateRuleInputs(
+      observations=None,
+      actions=jnp.zeros((t + 1, b), jnp.int32),
+      rewards=jnp.zeros((t, b)),
+      is_terminal=jnp.zeros((t, b), bool),
+      agent_out=outs,
+      behaviour_agent_out=outs,
+      extra_from_rule=dict(
+        v_scalar=jnp.zeros((t + 1, b)),
+        adv=jnp.zeros((t, b)),
+        normalized_adv=jnp.zeros((t, b)),
+        q=jnp.zeros((t + 1, b, a)),
+        qv_adv=jnp.zeros((t + 1, b, a)),
+        normalized_qv_adv=jnp.zeros((t + 1, b, a)),
+        target_out=outs,
+      ),
+    )
+
+
+def get_input_option() -> types.MetaNetInputOption:
+  """What the published rule sees of a trajectory, in its order."""
+  policies = (
+    'agent_out/logits',
+    'behaviour_agent_out/logits',
+    'extra_from_rule/target_out/logits',
+  )
+  probability = ('drop_last', 'softmax', 'stop_grad')
+  networks = ('agent_out', 'extra_from_rule/target_out')
+  config = lambda source, *transforms: types.TransformConfig(
+    source=source, transforms=transforms
+  )
+  base_inputs = [
+    config(policies[0], *probability, 'select_a'),
+    config(policies[1], *probability, 'select_a'),
+    config('rewards', 'sign_log'),
+    config('is_terminal', 'masks_to_discounts'),
+    config('extra_from_rule/v_scalar', 'sign_log', 'td_pair', 'stop_grad'),
+    config('extra_from_rule/adv', 'sign_log', 'stop_grad'),
+    config('extra_from_rule/normalized_adv', 'stop_grad'),
+    config(policies[2], *probability, 'select_a'),
+    *[config(f'{n}/y', 'softmax', 'y_net', 'td_pair') for n in networks],
+  ]
+  for n in networks:
+    base_inputs += [
+      config(f'{n}/z', 'drop_last', 'softmax', 'z_net', 'select_a'),
+      config(f'{n}/z', 'softmax', 'z_net', 'pi_weighted_avg', 'td_pair'),
+      config(f'{n}/z', 'softmax', 'z_net', 'max_a', 'td_pair'),
+    ]
+  action_inputs = [
+    *[config(p, *probability) for p in policies],
+    *[config(f'{n}/z', 'drop_last', 'softmax', 'z_net') for n in networks],
+    config('extra_from_rule/q', 'sign_log', 'drop_last', 'stop_grad'),
+    config('extra_from_rule/qv_adv', 'sign_log', 'drop_last', 'stop_grad'),
+    config('extra_from_rule/normalized_qv_adv', 'drop_last', 'stop_grad'),
+  ]
+  return types.MetaNetInputOption(
+    base=base_inputs, action_conditional=action_inputs
+  )

@@ -1,0 +1,83 @@
+"""The simplest rule: policy gradient with somebody else's advantages."""
+
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from disco_rl import categorical
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.update_rules import base
+
+
+class PolicyGradientUpdate(base.UpdateRule):
+  """Policy-gradient and entropy losses; a critic supplies `value_out`."""
+
+  needs_value_out = True
+
+  def __init__(
+    self,
+    entropy_cost: float = 0.01,
+    normalize_adv: bool = True,
+    pg_cost: float = 1.0,
+  ):
+    """Initialises the rule.
+
+    Args:
+      entropy_cost: weight of the negative entropy.
+      normalize_adv: use `value_out.normalized_adv` instead of `adv`.
+      pg_cost: weight of the policy-gradient loss.
+    """
+    self._entropy_cost = entropy_cost
+    self._normalize_adv = normalize_adv
+    self._pg_cost = pg_cost
+
+  def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+    """`logits` [A]."""
+    return dict(logits=utils.get_logits_specs(action_spec))
+
+  def init_meta_state(
+    self, rng: chex.PRNGKey, params: types.AgentParams
+  ) -> types.MetaState:
+    """Nothing."""
+    del rng, params
+    return {}
+
+  def unroll_meta_net(
+    self,
+    meta_params: types.MetaParams,
+    params: types.AgentParams,
+    state: types.HaikuState,
+    meta_state: types.MetaState,
+    rollout: types.UpdateRuleInputs,
+    hyper_params: types.HyperParams,
+    unroll_policy_fn: types.AgentUnrollFn,
+    rng: chex.PRNGKey,
+    axis_name: Any | None,
+  ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
+    """The advantages, as `pi` [T, B]; see `base.UpdateRule`."""
+    del meta_params, params, state, unroll_policy_fn, rng, axis_name
+    self._check_inputs(rollout, hyper_params, ('logits',))
+    value_out: Any = rollout.value_out
+    field = 'normalized_adv' if self._normalize_adv else 'adv'
+    return dict(pi=value_out[field]), meta_state
+
+  def agent_loss(
+    self,
+    rollout: types.UpdateRuleInputs,
+    meta_out: types.UpdateRuleOuts,
+    hyper_params: types.HyperParams,
+    backprop: bool,
+  ) -> tuple[jax.Array, types.UpdateRuleLog]:
+    """Weighted sum of policy-gradient and negative-entropy losses."""
+    del hyper_params
+    logits = rollout.agent_out['logits'][:-1]
+    advs = meta_out['pi']
+    pg_loss = utils.differentiable_policy_gradient_loss(
+      logits, rollout.actions[:-1], advs, backprop
+    )
+    entropy = categorical.entropy(logits)
+    loss = self._pg_cost * pg_loss - self._entropy_cost * entropy
+    return loss, dict(entropy=jnp.mean(entropy), pg_advs=jnp.mean(advs))

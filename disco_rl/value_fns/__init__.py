@@ -1,0 +1,1 @@
+"""Off-policy values and the critic of meta-training."""

@@ -1,0 +1,466 @@
+"""Values, off-policy targets and value losses.
+
+State values are learned with V-trace (https://arxiv.org/abs/1802.01561), action
+values with Retrace (https://arxiv.org/abs/1606.02647). A network predicts a
+value either as one number or as a categorical distribution over evenly spaced
+points, and either as it is or through the signed-hyperbolic map
+`h(x) = sign(x)(√(|x|+1) - 1) + εx` (https://arxiv.org/abs/1805.11593).
+"""
+
+from typing import Any
+
+import chex
+import distrax
+import jax
+import jax.numpy as jnp
+import rlax
+
+from disco_rl import types
+from disco_rl import utils
+
+Rollout = types.ActorRollout | types.UpdateRuleInputs
+
+
+def get_value_outs(
+  value_net_out: types.Array | None,
+  q_net_out: types.Array | None,
+  target_value_net_out: types.Array | None,
+  target_q_net_out: types.Array | None,
+  rollout: Rollout,
+  pi_logits: types.Array,
+  discount: chex.Numeric,
+  lambda_: chex.Numeric = 0.95,
+  nonlinear_transform: bool = False,
+  categorical_value: bool = False,
+  max_abs_value: float | None = None,
+  drop_last: bool = True,
+  adv_ema_state: types.EmaState | None = None,
+  adv_ema_fn: utils.MovingAverage | None = None,
+  td_ema_state: types.EmaState | None = None,
+  td_ema_fn: utils.MovingAverage | None = None,
+  axis_name: Any | None = None,
+) -> tuple[types.ValueOuts, types.EmaState | None, types.EmaState | None]:
+  """Everything there is to say about the values of a trajectory.
+
+  With an action-value output, targets are Retrace's; otherwise V-trace's.
+
+  Args:
+    value_net_out: [T+1, B, bins or 1], output of the V network, or None.
+    q_net_out: [T+1, B, A, bins or 1], output of the Q network, or None.
+    target_value_net_out: the target V network's, None for the online one's.
+    target_q_net_out: the target Q network's, None for the online one's.
+    rollout: the experience; rewards and discounts have T steps, or T+1 with
+      `drop_last`.
+    pi_logits: [T+1, B, A], the policy π that is evaluated.
+    discount: γ.
+    lambda_: λ of the traces.
+    nonlinear_transform: whether the network predicts h(value).
+    categorical_value: whether the network predicts a distribution.
+    max_abs_value: the distribution's support is ± this.
+    drop_last: drop the last reward and discount.
+    adv_ema_state: moving average of advantages, or None for no normalisation.
+    adv_ema_fn: the average that state belongs to.
+    td_ema_state: moving average of TD errors, or None for no normalisation.
+    td_ema_fn: the average that state belongs to.
+    axis_name: axis (or axes) to average statistics over.
+
+  Returns:
+    The values, and the updated advantage and TD averages (None as given).
+  """
+  values, target_values, q_values, target_q_values = get_values_from_net_outs(
+    value_net_out,
+    q_net_out,
+    target_value_net_out,
+    target_q_net_out,
+    pi_logits,
+    nonlinear_transform,
+    categorical_value,
+    max_abs_value,
+  )
+  mu_logits, rewards, discounts = _experience(rollout, drop_last)
+  actions = jnp.asarray(rollout.actions)[:-1]
+  chex.assert_equal_shape([actions, rewards, discounts, values[:-1]])
+  rho = importance_weight(pi_logits[:-1], mu_logits[:-1], actions)
+
+  if q_values is None:
+    outs = estimate_values(
+      values, target_values, rewards, discount * discounts, rho, lambda_
+    )
+  else:
+    outs = estimate_q_values(
+      values,
+      target_values,
+      q_values,
+      target_q_values,
+      actions,
+      rewards,
+      discount * discounts,
+      rho,
+      lambda_,
+    )
+
+  adv_ema_state, outs = _normalize_advantages(
+    outs, adv_ema_state, adv_ema_fn, axis_name
+  )
+  td_ema_state, outs = _normalize_tds(
+    outs, q_values is not None, td_ema_state, td_ema_fn, axis_name
+  )
+  return outs, adv_ema_state, td_ema_state
+
+
+def estimate_values(
+  values: types.Array,
+  target_values: types.Array,
+  rewards: types.Array,
+  discounts: types.Array,
+  rho: types.Array,
+  lambda_: chex.Numeric,
+) -> types.ValueOuts:
+  """V-trace targets and advantages from state values.
+
+  Args:
+    values: [T+1, B], V of the online network.
+    target_values: [T+1, B], V the targets are made of.
+    rewards: [T, B]
+    discounts: [T, B], γ times the environment's discount.
+    rho: [T, B], π(a)/μ(a).
+    lambda_: λ of the traces.
+
+  Returns:
+    The outputs, with zeros for action values and for normalised fields.
+  """
+  vtrace = jax.vmap(
+    rlax.vtrace_td_error_and_advantage,
+    in_axes=(1, 1, 1, 1, 1, None),
+    out_axes=1,
+  )(
+    target_values[:-1],
+    target_values[1:],
+    rewards,
+    discounts,
+    rho,
+    jnp.asarray(lambda_, jnp.float32),
+  )
+  value_target = vtrace.errors + target_values[:-1]
+  zeros = jnp.zeros_like(value_target)
+  return types.ValueOuts(
+    value=values,
+    target_value=target_values,
+    rho=rho,
+    adv=vtrace.pg_advantage,
+    normalized_adv=zeros,
+    value_target=value_target,
+    td=value_target - values[:-1],
+    normalized_td=zeros,
+    qv_adv=zeros,
+    normalized_qv_adv=zeros,
+    q_value=zeros,
+    target_q_value=zeros,
+    q_target=zeros,
+    q_td=zeros,
+    normalized_q_td=zeros,
+  )
+
+
+def estimate_q_values(
+  values: types.Array,
+  target_values: types.Array,
+  q_values: types.Array,
+  target_q_values: types.Array,
+  actions: types.Array,
+  rewards: types.Array,
+  discounts: types.Array,
+  rho: types.Array,
+  lambda_: chex.Numeric,
+) -> types.ValueOuts:
+  """Retrace targets and advantages from action values.
+
+  `Gₜ = rₜ₊₁ + γₜ₊₁·(V(sₜ₊₁) + cₜ₊₁·(Gₜ₊₁ - Q(sₜ₊₁, aₜ₊₁)))` with trace
+  coefficients `c = λ·min(ρ, 1)`.
+
+  Args:
+    values: [T+1, B], V of the online network.
+    target_values: [T+1, B], V the targets are made of.
+    q_values: [T+1, B, A], Q of the online network.
+    target_q_values: [T+1, B, A], Q the targets are made of.
+    actions: [T, B], int.
+    rewards: [T, B]
+    discounts: [T, B], γ times the environment's discount.
+    rho: [T, B], π(a)/μ(a).
+    lambda_: λ of the traces.
+
+  Returns:
+    The outputs, with zeros for normalised fields.
+  """
+  q_a = utils.batch_lookup(q_values[:-1], actions)
+  target_q_a = utils.batch_lookup(target_q_values[:-1], actions)
+  clipped_rho = jnp.minimum(rho, 1.0)
+
+  # rlax reads the value, the trace and the reward of one index as those of one
+  # step. Rewards are received on arrival, so a zero step goes before them, and
+  # the return of that step is dropped again.
+  prepend_zero = lambda x: jnp.concatenate([jnp.zeros_like(x[:1]), x])
+  returns = jax.vmap(
+    rlax.general_off_policy_returns_from_q_and_v, in_axes=1, out_axes=1
+  )(
+    target_q_a,
+    target_values,
+    prepend_zero(rewards),
+    prepend_zero(discounts),
+    lambda_ * clipped_rho,
+  )
+  q_target = jax.lax.stop_gradient(returns[1:])
+
+  adv = q_target - target_values[:-1]
+  value_target = target_values[:-1] + clipped_rho * adv
+  qv_adv = target_q_values - target_values[..., None]
+  zeros = jnp.zeros_like(adv)
+  return types.ValueOuts(
+    value=values,
+    target_value=target_values,
+    rho=rho,
+    adv=adv,
+    normalized_adv=zeros,
+    value_target=value_target,
+    td=value_target - values[:-1],
+    normalized_td=zeros,
+    qv_adv=qv_adv,
+    normalized_qv_adv=jnp.zeros_like(qv_adv),
+    q_value=q_values,
+    target_q_value=target_q_values,
+    q_target=q_target,
+    q_td=q_target - q_a,
+    normalized_q_td=zeros,
+  )
+
+
+def get_values_from_net_outs(
+  value_net_out: types.Array | None,
+  q_net_out: types.Array | None,
+  target_value_net_out: types.Array | None,
+  target_q_net_out: types.Array | None,
+  pi_logits: types.Array,
+  nonlinear_transform: bool = False,
+  categorical_value: bool = False,
+  max_abs_value: float | None = None,
+) -> tuple[jax.Array, jax.Array, Any, Any]:
+  """Scalar values of the online and target networks.
+
+  Args:
+    value_net_out: [T+1, B, bins or 1] or None: then V = Σₐ π(a) Q(a).
+    q_net_out: [T+1, B, A, bins or 1] or None.
+    target_value_net_out: as `value_net_out`; None for the online values.
+    target_q_net_out: as `q_net_out`; None for the online values.
+    pi_logits: [T+1, B, A], the policy π.
+    nonlinear_transform: whether the network predicts h(value).
+    categorical_value: whether the network predicts a distribution.
+    max_abs_value: the distribution's support is ± this.
+
+  Returns:
+    V [T+1, B], target V, Q [T+1, B, A] or None, target Q or None.
+  """
+  if value_net_out is None and q_net_out is None:
+    raise ValueError('a value or an action-value network output is needed')
+
+  def scalar(net_out: types.Array | None) -> Any:
+    if net_out is None:
+      return None
+    return extract_scalar_values_from_net_out(
+      net_out, nonlinear_transform, categorical_value, max_abs_value
+    )
+
+  def expected(q: jax.Array | None) -> Any:
+    if q is None:
+      return None
+    return jnp.sum(jax.nn.softmax(pi_logits) * q, axis=-1)
+
+  q_values = scalar(q_net_out)
+  target_q_values = scalar(
+    q_net_out if target_q_net_out is None else target_q_net_out
+  )
+  if value_net_out is None:
+    values, target_values = expected(q_values), expected(target_q_values)
+  else:
+    values = scalar(value_net_out)
+    target_values = values
+  if target_value_net_out is not None:
+    target_values = scalar(target_value_net_out)
+  return values, target_values, q_values, target_q_values
+
+
+def extract_scalar_values_from_net_out(
+  net_out: types.Array,
+  nonlinear_transform: bool = False,
+  categorical_value: bool = False,
+  max_abs_value: float | None = None,
+) -> jax.Array:
+  """Network output to values, [..., bins or 1] to [...]."""
+  if categorical_value:
+    values = value_logits_to_scalar(net_out, max_abs_value)
+  else:
+    values = jnp.squeeze(jnp.asarray(net_out), axis=-1)
+  return rlax.signed_parabolic(values) if nonlinear_transform else values
+
+
+def importance_weight(
+  pi_logits: types.Array, mu_logits: types.Array, actions: types.Array
+) -> jax.Array:
+  """ρ = π(a)/μ(a), without gradient.
+
+  Args:
+    pi_logits: [..., A], the policy that is evaluated.
+    mu_logits: [..., A], the policy that acted.
+    actions: [...], int.
+
+  Returns:
+    [...], the ratios.
+  """
+  log_rho = distrax.Softmax(pi_logits).log_prob(actions)
+  log_rho -= distrax.Softmax(mu_logits).log_prob(actions)
+  return jax.lax.stop_gradient(jnp.exp(log_rho))
+
+
+def value_logits_to_scalar(
+  logits: types.Array, max_abs_value: float | None
+) -> jax.Array:
+  """Expectation of a categorical value, [..., bins] to [...]."""
+  limit = _checked_max_abs_value(max_abs_value)
+  support = jnp.linspace(-limit, limit, logits.shape[-1])
+  return jnp.sum(jax.nn.softmax(logits) * support, axis=-1)
+
+
+def scalar_to_categorical_value(
+  value: types.Array, max_abs_value: float | None, num_bins: int
+) -> jax.Array:
+  """2-hot encoding of values, [...] to [..., bins]; values are clipped."""
+  limit = _checked_max_abs_value(max_abs_value)
+  return rlax.transform_to_2hot(value, -limit, limit, num_bins)
+
+
+def value_loss_from_target(
+  value_net_out: types.Array,
+  value_target: types.Array,
+  nonlinear_transform: bool,
+  categorical_value: bool,
+  max_abs_value: float | None = None,
+) -> jax.Array:
+  """Loss that moves a network's value towards a target.
+
+  Args:
+    value_net_out: [..., bins or 1], the network's output.
+    value_target: [...], values in the environment's own scale.
+    nonlinear_transform: whether the network predicts h(value).
+    categorical_value: cross entropy with the 2-hot target, instead of half the
+      squared error.
+    max_abs_value: the distribution's support is ± this.
+
+  Returns:
+    [...], the loss of each element.
+  """
+  value_net_out = jnp.asarray(value_net_out)
+  value_target = jnp.asarray(value_target)
+  if nonlinear_transform:
+    value_target = rlax.signed_hyperbolic(value_target)
+  if categorical_value:
+    two_hot = scalar_to_categorical_value(
+      value_target, max_abs_value, value_net_out.shape[-1]
+    )
+    return -jnp.sum(two_hot * jax.nn.log_softmax(value_net_out), axis=-1)
+  return 0.5 * jnp.square(value_net_out.squeeze(-1) - value_target)
+
+
+def value_loss_from_td(
+  value_net_out: types.Array,
+  td: types.Array,
+  nonlinear_transform: bool,
+  categorical_value: bool,
+  max_abs_value: float | None = None,
+) -> jax.Array:
+  """Loss that moves a network's value by a TD error.
+
+  Args:
+    value_net_out: [..., bins or 1], the network's output.
+    td: [...], how far, and which way, the value should move.
+    nonlinear_transform: as in `value_loss_from_target`.
+    categorical_value: as in `value_loss_from_target`.
+    max_abs_value: as in `value_loss_from_target`.
+
+  Returns:
+    [...], the loss towards the fixed target `value + td`.
+  """
+  value = extract_scalar_values_from_net_out(
+    value_net_out, nonlinear_transform, categorical_value, max_abs_value
+  )
+  return value_loss_from_target(
+    value_net_out,
+    jax.lax.stop_gradient(value + td),
+    nonlinear_transform,
+    categorical_value,
+    max_abs_value,
+  )
+
+
+def _checked_max_abs_value(max_abs_value: float | None) -> float:
+  if max_abs_value is None:
+    raise ValueError('categorical values need max_abs_value')
+  if max_abs_value <= 0:
+    raise ValueError(f'max_abs_value must be positive, got {max_abs_value}')
+  return max_abs_value
+
+
+def _experience(
+  rollout: Rollout, drop_last: bool
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Behaviour logits μ [T+1, B, A], rewards [T, B], discounts [T, B]."""
+  if isinstance(rollout, types.ActorTimestep):
+    mu_logits = rollout.logits
+    discounts = jnp.asarray(rollout.discounts, jnp.float32)
+  elif isinstance(rollout, types.UpdateRuleInputs):
+    if rollout.behaviour_agent_out is None:
+      raise ValueError(
+        'values need the behaviour policy: the rollout has no '
+        'behaviour_agent_out'
+      )
+    mu_logits = rollout.behaviour_agent_out['logits']
+    discounts = 1.0 - jnp.asarray(rollout.is_terminal, jnp.float32)
+  else:
+    raise ValueError(
+      'a rollout must be an ActorRollout or UpdateRuleInputs, got '
+      f'{type(rollout).__name__}'
+    )
+  rewards = jnp.asarray(rollout.rewards)
+  if drop_last:
+    rewards, discounts = rewards[:-1], discounts[:-1]
+  return jnp.asarray(mu_logits), rewards, discounts
+
+
+def _normalize_advantages(
+  outs: types.ValueOuts,
+  ema_state: types.EmaState | None,
+  ema_fn: utils.MovingAverage | None,
+  axis_name: Any | None,
+) -> tuple[types.EmaState | None, types.ValueOuts]:
+  if ema_state is None or ema_fn is None:
+    return ema_state, outs
+  ema_state = ema_fn.update_state(outs.adv, ema_state, axis_name)
+  return ema_state, outs.replace(
+    normalized_adv=ema_fn.normalize(outs.adv, ema_state),
+    normalized_qv_adv=ema_fn.normalize(outs.qv_adv, ema_state),
+  )
+
+
+def _normalize_tds(
+  outs: types.ValueOuts,
+  has_q: bool,
+  ema_state: types.EmaState | None,
+  ema_fn: utils.MovingAverage | None,
+  axis_name: Any | None,
+) -> tuple[types.EmaState | None, types.ValueOuts]:
+  if ema_state is None or ema_fn is None:
+    return ema_state, outs
+  td = outs.q_td if has_q else outs.td
+  ema_state = ema_fn.update_state(td, ema_state, axis_name)
+  # A TD error keeps its sign: only its scale is normalised.
+  normalized = ema_fn.normalize(td, ema_state, subtract_mean=False)
+  field = 'normalized_q_td' if has_q else 'normalized_td'
+  return ema_state, outs.replace(**{field: normalized})
