@@ -264,8 +264,8 @@ class Agent:
     updates, opt_state = self._optimizer.update(
       grads, learner_state.opt_state, params
     )
-    log['global_gradient_norm'] = optax.global_norm(grads)
-    log['global_update_norm'] = optax.global_norm(updates)
+    log['global_gradient_norm'] = optax.tree.norm(grads)
+    log['global_update_norm'] = optax.tree.norm(updates)
     if is_meta_training:
       log['meta_out'] = meta_out
     new_learner_state = LearnerState(

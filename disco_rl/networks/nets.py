@@ -119,7 +119,10 @@ def feed_forward(module: Callable[..., Any]) -> Callable[..., Any]:
     step_net: Any = hk.without_apply_rng(hk.transform_with_state(one_step))
     unroll_net: Any = hk.without_apply_rng(hk.transform_with_state(unroll))
     return types.PolicyNetwork(
-      init=step_net.init, one_step=step_net.apply, unroll=unroll_net.apply
+      # Compiled: initialising runs the whole network, one operation at a time.
+      init=jax.jit(step_net.init),
+      one_step=step_net.apply,
+      unroll=unroll_net.apply,
     )
 
   return build

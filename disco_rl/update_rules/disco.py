@@ -79,12 +79,17 @@ class DiscoUpdateRule(base.UpdateRule):
         )
       )
     )
+    # Compiled: run one operation at a time, initialising takes long. The state
+    # has a function of its own, for which no parameters need be drawn.
+    init = lambda rng: self._meta_net.init(rng, self._dummy_inputs(), None)
+    self._init = jax.jit(init)
+    self._init_state = jax.jit(lambda rng: init(rng)[1])
 
   def init_params(
     self, rng: chex.PRNGKey
   ) -> tuple[types.MetaParams, types.HaikuState]:
     """Fresh η and the meta-network's zero state."""
-    return self._meta_net.init(rng, self._dummy_inputs(), None)
+    return self._init(rng)
 
   def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
     """`logits` [A] and `y` [Y]."""
@@ -105,9 +110,8 @@ class DiscoUpdateRule(base.UpdateRule):
     self, rng: chex.PRNGKey, params: types.AgentParams
   ) -> types.MetaState:
     """`rnn_state`, `adv_ema_state`, `td_ema_state` and `target_params`."""
-    _, rnn_state = self.init_params(rng)
     return dict(
-      rnn_state=rnn_state,
+      rnn_state=self._init_state(rng),
       adv_ema_state=self._ema.init_state(),
       td_ema_state=self._ema.init_state(),
       # Copied: shared buffers could not both be donated.

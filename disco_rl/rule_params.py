@@ -1,0 +1,193 @@
+"""Loads and saves the parameters η of a rule.
+
+The format is that of the published Disco103 file: a flat npz whose keys are
+`module/name`. Metadata travels in the zip archive's comment, which readers of
+npz files do not see. Nothing is ever unpickled.
+
+  params = rule_params.load('disco_103')          # by name
+  params = rule_params.load('runs/mine.npz')      # by path
+  rule_params.save('better.npz', params, {'step': 1000})
+"""
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+from typing import Any
+import zipfile
+import zlib
+
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl import files
+from disco_rl import rule_store
+from disco_rl import types
+
+RuleFileError = rule_store.RuleFileError
+
+_MAX_COMMENT_BYTES = (1 << 16) - 1  # The zip format's own limit.
+
+
+def load(
+  source: str | os.PathLike[str], like: types.MetaParams | None = None
+) -> types.MetaParams:
+  """Loads a rule's parameters.
+
+  Args:
+    source: a path (a `Path`, or a string with a separator or ending in
+      `.npz`), or a name; see `rule_store` for where names are looked up.
+    like: parameters, or specs, whose names and shapes the file must have, e.g.
+      `rule.init_params(rng)[0]`; None to take what there is.
+
+  Returns:
+    `{module: {name: array}}`, float32.
+  """
+  path = _resolve(source)
+  params = _read(path)
+  if like is not None:
+    check_like(params, like, str(path))
+  return params
+
+
+def load_metadata(source: str | os.PathLike[str]) -> dict[str, Any]:
+  """The metadata a rule was saved with; empty if there is none.
+
+  Args:
+    source: as in `load`.
+
+  Returns:
+    The metadata.
+  """
+  path = _resolve(source)
+  try:
+    with zipfile.ZipFile(path) as archive:
+      comment = archive.comment
+    return json.loads(comment) if comment else {}
+  except (zipfile.BadZipFile, UnicodeDecodeError, ValueError) as error:
+    raise RuleFileError(f'{path}: cannot read its metadata: {error}') from error
+
+
+def save(
+  path: str | os.PathLike[str],
+  params: types.MetaParams,
+  metadata: Mapping[str, Any] | None = None,
+) -> None:
+  """Saves a rule's parameters; the file appears whole, or not at all.
+
+  Args:
+    path: where to; must end in `.npz`. A file already there is replaced.
+    params: `{module: {name: array}}`, all finite.
+    metadata: how the rule was trained; anything JSON can hold, up to 64 KiB.
+  """
+  path = pathlib.Path(path)
+  if path.suffix != '.npz':
+    raise RuleFileError(f'a rule is saved as .npz, got {path}')
+  flat = _flatten(params)
+  for key, value in flat.items():
+    _check_array(key, value, f'cannot save {path}')
+  comment = json.dumps(dict(metadata or {})).encode()
+  if len(comment) > _MAX_COMMENT_BYTES:
+    raise RuleFileError(
+      f'cannot save {path}: its metadata takes {len(comment)} bytes, more than '
+      f'{_MAX_COMMENT_BYTES}'
+    )
+
+  with files.atomic_writer(path) as file:
+    np.savez(file, **flat)
+    with zipfile.ZipFile(file, 'a') as archive:
+      archive.comment = comment if metadata else b''
+
+
+def check_like(
+  params: types.MetaParams, like: types.MetaParams, where: str = 'parameters'
+) -> None:
+  """Raises an error that names every tensor that differs in name or shape.
+
+  Args:
+    params: `{module: {name: array}}`.
+    like: the same, of arrays or specs, as it should be.
+    where: what the message calls `params`.
+  """
+  found = {key: tuple(x.shape) for key, x in _flatten(params).items()}
+  expected = {key: tuple(x.shape) for key, x in _flatten(like).items()}
+  problems = [f'{k} is missing' for k in sorted(expected.keys() - found.keys())]
+  problems += [
+    f'{k} is not expected' for k in sorted(found.keys() - expected.keys())
+  ]
+  problems += [
+    f'{k} has shape {found[k]} instead of {expected[k]}'
+    for k in sorted(found.keys() & expected.keys())
+    if found[k] != expected[k]
+  ]
+  if problems:
+    shown = '; '.join(problems[:5])
+    more = f'; and {len(problems) - 5} more' if len(problems) > 5 else ''
+    raise RuleFileError(
+      f'{where} do not fit the meta-network: {shown}{more}. Use the settings '
+      'the rule was trained with'
+    )
+
+
+def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
+  is_name = (
+    isinstance(source, str)
+    and not source.endswith('.npz')
+    and not any(sep in source for sep in ('/', os.sep))
+  )
+  if is_name:
+    return rule_store.fetch(str(source))
+  path = pathlib.Path(source)
+  if not path.is_file():
+    raise RuleFileError(
+      f'no rule file at {path}; give the path of an npz file or one of the '
+      f'names {", ".join(sorted(rule_store.known_rules()))}'
+    )
+  return path
+
+
+def _read(path: pathlib.Path) -> types.MetaParams:
+  params: dict[str, dict[str, Any]] = {}
+  if not zipfile.is_zipfile(path):
+    raise RuleFileError(
+      f'{path} is not an npz file, or is cut short: get it again'
+    )
+  try:
+    with np.load(path, allow_pickle=False) as archive:
+      for key in archive.files:
+        module, _, name = key.rpartition('/')
+        if not module or not name:
+          raise RuleFileError(
+            f'{path}: the key {key!r} is not of the form module/name'
+          )
+        value = archive[key]
+        _check_array(key, value, str(path))
+        params.setdefault(module, {})[name] = jnp.asarray(value, jnp.float32)
+  except RuleFileError:
+    raise
+  except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as e:
+    raise RuleFileError(
+      f'{path} is not a readable rule file ({e}). It may be '
+      'damaged: get it again'
+    ) from e
+  if not params:
+    raise RuleFileError(f'{path} holds no parameters')
+  return params
+
+
+def _check_array(key: str, value: Any, where: str) -> None:
+  value = np.asarray(value)
+  if not np.issubdtype(value.dtype, np.floating):
+    raise RuleFileError(
+      f'{where}: {key} is of dtype {value.dtype}, not floating point'
+    )
+  if not np.isfinite(value).all():
+    raise RuleFileError(f'{where}: {key} contains NaN or infinity')
+
+
+def _flatten(params: types.MetaParams) -> dict[str, Any]:
+  return {
+    f'{module}/{name}': value
+    for module, tensors in params.items()
+    for name, value in tensors.items()
+  }
