@@ -1,0 +1,118 @@
+"""What every input transform promises, and how inputs are named."""
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from disco_rl import types
+from disco_rl.networks import meta_nets
+from disco_rl.update_rules import disco
+from disco_rl.update_rules import input_transforms
+from tests import golden
+from tests import small
+
+T, B, A, C = 4, 2, 3, 5
+
+
+def _inputs(name):
+  keys = jax.random.split(jax.random.PRNGKey(0), 3)
+  steps = T if name == 'select_a' else T + 1
+  x = jax.random.normal(keys[0], (steps, B, A, C))
+  actions = jax.random.randint(keys[1], (T, B), 0, A)
+  policy = jax.nn.softmax(jax.random.normal(keys[2], (T + 1, B, A)))
+  return x, actions, policy
+
+
+def _pure(name, axis_name=None):
+  """The transform as init and apply functions."""
+  return hk.without_apply_rng(
+    hk.transform_with_state(
+      lambda *args: input_transforms.TRANSFORMS[name]()(*args, axis_name)
+    )
+  )
+
+
+@pytest.fixture(params=sorted(input_transforms.TRANSFORMS))
+def name(request):
+  return request.param
+
+
+def test_jit_vmap_grad_and_state(name):
+  fn, args = _pure(name), _inputs(name)
+  params, state = fn.init(None, *args)
+  copies = small.copy_tree(args)
+  out, new_state = fn.apply(params, state, *args)
+  assert out.shape[1] == B and out.dtype == jnp.float32
+  jax.tree.map(np.testing.assert_array_equal, args, copies)
+  golden.check_trees_close(
+    jax.tree.map(jnp.zeros_like, new_state),
+    jax.tree.map(jnp.zeros_like, state),
+    0,
+  )
+  compiled = jax.jit(fn.apply)
+  for _ in range(2):
+    golden.check_trees_close(
+      compiled(params, state, *args), (out, new_state), 1e-5
+    )
+  assert compiled._cache_size() == 1
+  stacked = jax.tree.map(lambda x: jnp.stack([x, x]), args)
+  mapped = jax.vmap(lambda *a: fn.apply(params, state, *a)[0])(*stacked)
+  golden.check_close(mapped, jnp.stack([out, out]), 1e-5, name)
+
+  grad = jax.grad(lambda x: jnp.sum(fn.apply(params, state, x, *args[1:])[0]))
+  assert np.isfinite(grad(args[0])).all()
+  with jax.checking_leaks():
+    jax.jit(lambda *a: fn.apply(params, state, *a)[0]).lower(*args)
+
+
+def test_normalize_averages_over_the_named_axis():
+  x, actions, policy = _inputs('normalize')
+  whole = _pure('normalize')
+  sharded = _pure('normalize', 'i')
+  x = jnp.concatenate([x, 2 * x + 1], axis=1)  # [T+1, 2B, A, C]
+  shards = jnp.stack([x[:, :B], x[:, B:]])
+  _, state = whole.init(None, x, actions, policy)
+  out, _ = whole.apply({}, state, x, actions, policy)
+  shard_out, _ = jax.vmap(
+    lambda x: sharded.apply({}, state, x, actions, policy), axis_name='i'
+  )(shards)
+  golden.check_close(jnp.concatenate(shard_out, axis=1), out, 1e-5, 'normalize')
+
+
+def test_sources_are_found_or_named():
+  rollout = small.rule_inputs(small.make_agent('disco')).replace(
+    extra_from_rule=dict(
+      adv=jnp.zeros((5, 3)),
+      target_out=dict(q=jnp.zeros((6, 3, 3, 11)), y=jnp.zeros((6, 3, 7))),
+    )
+  )
+  shape = lambda path: input_transforms.get_source(rollout, path).shape
+  assert shape('agent_out/y') == (6, 3, 7)
+  assert shape('rewards') == (5, 3)
+  assert shape('extra_from_rule/adv') == (5, 3, 1)
+  assert shape('extra_from_rule/target_out/y') == (6, 3, 7)
+  assert shape('extra_from_rule/target_out/q') == (6, 3, 3, 11, 1)
+  with pytest.raises(KeyError, match=r'agent_out/w.*aux_pi'):
+    shape('agent_out/w')
+  with pytest.raises(KeyError, match='agentout/y'):
+    shape('agentout/y')
+  with pytest.raises(ValueError, match="'value_out' is None"):
+    shape('value_out/adv')
+
+
+def _build(option: types.MetaNetInputOption):
+  kwargs = dict(small.settings('disco').update_rule.net)
+  kwargs.pop('name')
+  kwargs['input_option'] = option
+  return hk.transform_with_state(lambda: meta_nets.LSTM(**kwargs))
+
+
+def test_unknown_transform_is_named():
+  option = disco.get_input_option()
+  option.base[0] = types.TransformConfig(
+    source='rewards', transforms=('sign_lgo',)
+  )
+  with pytest.raises(KeyError, match=r"transform 'sign_lgo'.*sign_log"):
+    _build(option).init(None)
