@@ -240,6 +240,11 @@ class Agent:
     # of the next episode, as everywhere else, but the step counts as the end
     # of the last one: it carries no loss.
     mask = jnp.asarray(rollout.discounts[:-1] > 0, jnp.float32)
+    num_steps = jnp.sum(mask)
+    if self._batch_axis_name is not None:
+      # So that the average of the shards' gradients is that of one big batch,
+      # also where their numbers of masked steps differ.
+      num_steps = jax.lax.pmean(num_steps, self._batch_axis_name)
 
     def loss_fn(agent_out: types.AgentOuts) -> tuple[jax.Array, types.LogDict]:
       at_outs = inputs.replace(agent_out=agent_out)
@@ -249,9 +254,7 @@ class Agent:
       loss_no_meta, log_no_meta = self.update_rule.agent_loss_no_meta(
         at_outs, meta_out, self._hyper_params
       )
-      total_loss = jnp.sum((loss + loss_no_meta) * mask) / (
-        jnp.sum(mask) + 1e-8
-      )
+      total_loss = jnp.sum((loss + loss_no_meta) * mask) / (num_steps + 1e-8)
       return total_loss, {**log, **log_no_meta, 'total_loss': total_loss}
 
     # The targets are constants of this gradient: it is taken in the agent's

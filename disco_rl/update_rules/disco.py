@@ -72,16 +72,17 @@ class DiscoUpdateRule(base.UpdateRule):
     self._ema = utils.MovingAverage(
       jnp.zeros([]), decay=moving_average_decay, eps=moving_average_eps
     )
-    self._meta_net: Any = hk.without_apply_rng(
+    meta_net: Any = hk.without_apply_rng(
       hk.transform_with_state(
         lambda inputs, axis_name: meta_nets.get_meta_net(name, **net_kwargs)(
           inputs, axis_name
         )
       )
     )
+    init = lambda rng: meta_net.init(rng, self._dummy_inputs(), None)
+    self._apply_meta_net = meta_net.apply
     # Compiled: run one operation at a time, initialising takes long. The state
     # has a function of its own, for which no parameters need be drawn.
-    init = lambda rng: self._meta_net.init(rng, self._dummy_inputs(), None)
     self._init = jax.jit(init)
     self._init_state = jax.jit(lambda rng: init(rng)[1])
 
@@ -170,7 +171,7 @@ class DiscoUpdateRule(base.UpdateRule):
         target_out=target_out,
       )
     )
-    meta_net_out, rnn_state = self._meta_net.apply(
+    meta_net_out, rnn_state = self._apply_meta_net(
       meta_params, meta_state['rnn_state'], meta_net_inputs, axis_name
     )
     meta_out = dict(

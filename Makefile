@@ -1,0 +1,29 @@
+# Both commands work from a bare clone: they need Python >= 3.11 and a package
+# registry, nothing else. Another Python: make test PYTHON=python3.13
+PYTHON ?= python3
+VENV ?= .venv-$(notdir $(PYTHON))
+BIN := $(VENV)/bin
+
+.PHONY: eval test lint clean
+
+eval: $(VENV)/.installed
+	$(BIN)/python examples/catch_actor_critic.py
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "disco_rl needs Python 3.11 or newer, got " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv-* .pytest_cache .mypy_cache .ruff_cache build dist

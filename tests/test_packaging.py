@@ -1,0 +1,67 @@
+"""The wheel works where the source tree is not."""
+
+import pathlib
+import subprocess
+import sys
+import sysconfig
+import venv
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+PROGRAM = """
+import pathlib, sys
+import jax
+from disco_rl import agent, rule_store
+from disco_rl.environments import jittable_envs
+
+here = pathlib.Path(agent.__file__).resolve()
+assert here.is_relative_to(pathlib.Path(sys.prefix).resolve()), here
+assert (here.parent / 'py.typed').is_file()
+assert rule_store.shipped_folder() == here.parent / '_weights'
+assert 'disco_103' in rule_store.known_rules()
+
+env = jittable_envs.CatchJittableEnvironment(
+  2, jittable_envs.get_config_catch()
+)
+an_agent = agent.Agent(
+  single_observation_spec=env.single_observation_spec(),
+  single_action_spec=env.single_action_spec(),
+  agent_settings=agent.get_settings_actor_critic(),
+  batch_axis_name=None,
+)
+state = an_agent.initial_learner_state(jax.random.PRNGKey(0))
+_, timestep = env.reset(jax.random.PRNGKey(0))
+step, _ = an_agent.actor_step(
+  state.params, jax.random.PRNGKey(0), timestep, {}
+)
+print('actions', step.actions.shape)
+"""
+
+
+def _run(*command, **kwargs):
+  result = subprocess.run(
+    command, capture_output=True, text=True, check=False, **kwargs
+  )
+  assert result.returncode == 0, result.stdout + result.stderr
+  return result.stdout
+
+
+def test_wheel_in_a_new_environment(tmp_path):
+  pip = (sys.executable, '-m', 'pip', '--disable-pip-version-check')
+  wheel_args = ('wheel', '--no-deps', '--no-build-isolation')
+  _run(*pip, *wheel_args, '-w', str(tmp_path), str(ROOT))
+  (wheel,) = tmp_path.glob('disco_rl-*.whl')
+
+  home = tmp_path / 'env'
+  venv.create(home, with_pip=False)
+  python = home / 'bin' / 'python'
+  site = _run(
+    python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'
+  ).strip()
+  # Dependencies come from this environment. An editable install in it is not
+  # seen: files that lead to one are not read from a folder named like this.
+  dependencies = sysconfig.get_path('purelib')
+  pathlib.Path(site, 'dependencies.pth').write_text(f'{dependencies}\n')
+  _run(*pip, '--python', str(python), 'install', '--no-deps', str(wheel))
+  out = _run(python, '-c', PROGRAM, cwd=tmp_path)
+  assert 'actions (2,)' in out
