@@ -1,6 +1,5 @@
 """An agent: a network, an update rule, an optimiser."""
 
-from collections.abc import Callable
 from typing import Any
 
 import chex
@@ -13,15 +12,20 @@ import optax
 
 from disco_rl import checks
 from disco_rl import optimizers
+from disco_rl import settings
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import nets
-from disco_rl.update_rules import disco
 from disco_rl.update_rules import registry
 from disco_rl.value_fns import value_fn
 
+# The settings are used together with `Agent`, so they are found here too.
+get_settings_disco = settings.get_settings_disco
+get_settings_actor_critic = settings.get_settings_actor_critic
+get_settings_policy_gradient = settings.get_settings_policy_gradient
 
-@types.record(frozen=True)
+
+@types.chex_dataclass(frozen=True)
 class LearnerState(types.Record):
   """What an agent carries from one update to the next."""
 
@@ -77,6 +81,7 @@ class Agent:
       agent_settings.learning_rate, agent_settings.max_abs_update
     )
     self._critic = self._build_critic(agent_settings)
+    self._check_network(single_action_spec)
 
   def initial_actor_state(
     self, rng: chex.PRNGKey, batch_size: int = 1
@@ -90,7 +95,8 @@ class Agent:
     Returns:
       The state, empty for a network without memory.
     """
-    return self._init_network(rng, batch_size)[1]
+    # Compiled as a whole, so that no parameters are drawn.
+    return jax.jit(lambda rng: self._init_network(rng, batch_size)[1])(rng)
 
   def initial_learner_state(self, rng: chex.PRNGKey) -> LearnerState:
     """Fresh parameters, optimiser state and meta-state.
@@ -105,12 +111,10 @@ class Agent:
     params, _ = self._init_network(network_rng, batch_size=1)
     meta_state = self.update_rule.init_meta_state(meta_rng, params)
     if self._critic is not None:
-      meta_state = {
-        **meta_state,
-        'critic': self._critic.initial_state(
-          meta_rng, self._dummy_observations(batch_size=1)
-        ),
-      }
+      critic_state = self._critic.initial_state(
+        jax.random.fold_in(meta_rng, 1), self._dummy_observations(batch_size=1)
+      )
+      meta_state = {**meta_state, 'critic': critic_state}
     return LearnerState(
       params=params,
       opt_state=self._optimizer.init(params),
@@ -279,17 +283,37 @@ class Agent:
     return new_learner_state, new_net_state, log
 
   def _build_critic(
-    self, settings: config_dict.ConfigDict
+    self, agent_settings: config_dict.ConfigDict
   ) -> value_fn.ValueFunction | None:
     if not self.update_rule.needs_value_out:
       return None
-    if 'value_fn' not in settings:
+    if 'value_fn' not in agent_settings:
       raise ValueError(
-        f'the rule {settings.update_rule_name!r} needs a critic: the agent '
-        'settings have no value_fn (see types.ValueFnConfig)'
+        f'the rule {agent_settings.update_rule_name!r} needs a critic: the '
+        'agent settings have no value_fn (see types.ValueFnConfig)'
       )
-    config = types.ValueFnConfig(**settings.value_fn)
+    config = types.ValueFnConfig(**agent_settings.value_fn)
     return value_fn.ValueFunction(config, self._batch_axis_name)
+
+  def _check_network(self, action_spec: types.ActionSpec) -> None:
+    """Traces the network: it must build, and predict what the rule needs."""
+
+    def one_step() -> types.AgentOuts:
+      params, state = self._init_network(jax.random.PRNGKey(0), 1)
+      outs, _ = self._network.one_step(
+        params, state, self._dummy_observations(1), jnp.zeros(1, bool)
+      )
+      return outs
+
+    outs = jax.eval_shape(one_step)
+    spec = self.update_rule.agent_output_spec(action_spec)
+    wanted = {name: (1, *s.shape) for name, s in spec.items()}
+    given = {name: out.shape for name, out in outs.items()}
+    if given != wanted:
+      raise ValueError(
+        f'the network predicts {given} for a batch of one, but the rule needs '
+        f'{wanted}'
+      )
 
   def _dummy_observations(self, batch_size: int) -> Any:
     return utils.zeros_like_spec(self._observation_spec, (batch_size,))
@@ -323,118 +347,3 @@ class Agent:
       )
 
     return unroll
-
-
-def get_settings_disco() -> config_dict.ConfigDict:
-  """Settings of an agent that learns with the published discovered rule."""
-  input_option = disco.get_input_option()
-  net = dict(
-    name='lstm',
-    prediction_size=600,
-    hidden_size=256,
-    embedding_size=(16, 1),
-    policy_target_channels=(16,),
-    policy_channels=(16, 2),
-    output_stddev=0.3,
-    aux_stddev=0.3,
-    policy_target_stddev=0.3,
-    state_stddev=1.0,
-    meta_rnn_kwargs=dict(
-      policy_channels=(16, 2),
-      embedding_size=(16,),
-      pred_embedding_size=(16, 1),
-      hidden_size=128,
-      input_option=input_option,
-    ),
-    input_option=input_option,
-  )
-  return config_dict.ConfigDict(
-    dict(
-      hyper_params=dict(
-        pi_cost=1.0,
-        y_cost=1.0,
-        z_cost=1.0,
-        aux_policy_cost=1.0,
-        value_cost=0.2,
-        target_params_coeff=0.9,
-        value_fn_td_lambda=0.95,
-        discount_factor=0.997,
-      ),
-      update_rule_name='disco',
-      update_rule=dict(
-        net=net, value_discount=0.997, num_bins=601, max_abs_value=300.0
-      ),
-      learning_rate=3e-4,
-      max_abs_update=1.0,
-      net_settings=_mlp_settings(dense=(512, 512), model_size=128),
-    )
-  )
-
-
-def get_settings_actor_critic() -> config_dict.ConfigDict:
-  """Settings of an agent that learns with the hand-made actor-critic."""
-  return config_dict.ConfigDict(
-    dict(
-      hyper_params=dict(
-        discount_factor=0.997,
-        vtrace_lambda=0.95,
-        entropy_cost=0.2,
-        pg_cost=1.0,
-        value_cost=0.5,
-      ),
-      update_rule_name='actor_critic',
-      update_rule=dict(
-        categorical_value=True,
-        num_bins=601,
-        max_abs_value=300.0,
-        nonlinear_value_transform=True,
-        normalize_adv=False,
-        normalize_td=False,
-      ),
-      learning_rate=5e-4,
-      max_abs_update=1.0,
-      net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
-    )
-  )
-
-
-def get_settings_policy_gradient() -> config_dict.ConfigDict:
-  """Settings of an agent that learns with policy gradient and a critic."""
-  return config_dict.ConfigDict(
-    dict(
-      hyper_params=dict(),
-      update_rule_name='policy_gradient',
-      update_rule=dict(entropy_cost=0.01, normalize_adv=True, pg_cost=1.0),
-      learning_rate=5e-4,
-      max_abs_update=1.0,
-      net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
-      value_fn=dict(
-        net='mlp',
-        net_args=dict(dense=(256, 256), head_w_init_std=1e-2),
-        learning_rate=1e-3,
-        max_abs_update=1.0,
-        discount_factor=0.99,
-        td_lambda=0.96,
-        outer_value_cost=1.0,
-      ),
-    )
-  )
-
-
-SETTINGS: dict[str, Callable[[], config_dict.ConfigDict]] = {
-  'disco': get_settings_disco,
-  'actor_critic': get_settings_actor_critic,
-  'policy_gradient': get_settings_policy_gradient,
-}
-
-
-def _mlp_settings(dense: tuple[int, ...], model_size: int) -> dict[str, Any]:
-  return dict(
-    name='mlp',
-    net_args=dict(
-      dense=dense,
-      model_arch_name='lstm',
-      head_w_init_std=1e-2,
-      model_kwargs=dict(head_mlp_hiddens=(model_size,), lstm_size=model_size),
-    ),
-  )

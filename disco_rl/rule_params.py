@@ -26,6 +26,18 @@ from disco_rl import types
 
 RuleFileError = rule_store.RuleFileError
 
+# All that NumPy and zipfile raise for one damaged file or another.
+_READ_ERRORS = (
+  EOFError,
+  KeyError,
+  NotImplementedError,
+  OSError,
+  RuntimeError,
+  ValueError,
+  zipfile.BadZipFile,
+  zlib.error,
+)
+
 _MAX_COMMENT_BYTES = (1 << 16) - 1  # The zip format's own limit.
 
 
@@ -77,26 +89,30 @@ def save(
 
   Args:
     path: where to; must end in `.npz`. A file already there is replaced.
-    params: `{module: {name: array}}`, all finite.
+    params: `{module: {name: array}}`, all finite; saved as float32.
     metadata: how the rule was trained; anything JSON can hold, up to 64 KiB.
   """
   path = pathlib.Path(path)
   if path.suffix != '.npz':
     raise RuleFileError(f'a rule is saved as .npz, got {path}')
-  flat = _flatten(params)
-  for key, value in flat.items():
-    _check_array(key, value, f'cannot save {path}')
-  comment = json.dumps(dict(metadata or {})).encode()
+  where = f'cannot save {path}'
+  flat: dict[str, Any] = {
+    k: _as_float32(k, x, where) for k, x in _flatten(params).items()
+  }
+  try:
+    comment = json.dumps(dict(metadata)).encode() if metadata else b''
+  except TypeError as error:
+    raise RuleFileError(f'{where}: its metadata: {error}') from error
   if len(comment) > _MAX_COMMENT_BYTES:
     raise RuleFileError(
-      f'cannot save {path}: its metadata takes {len(comment)} bytes, more than '
+      f'{where}: its metadata takes {len(comment)} bytes, more than '
       f'{_MAX_COMMENT_BYTES}'
     )
 
   with files.atomic_writer(path) as file:
     np.savez(file, **flat)
     with zipfile.ZipFile(file, 'a') as archive:
-      archive.comment = comment if metadata else b''
+      archive.comment = comment
 
 
 def check_like(
@@ -153,19 +169,19 @@ def _read(path: pathlib.Path) -> types.MetaParams:
       f'{path} is not an npz file, or is cut short: get it again'
     )
   try:
-    with np.load(path, allow_pickle=False) as archive:
+    # Opened here: NumPy does not close a file it cannot read.
+    with open(path, 'rb') as file, np.load(file, allow_pickle=False) as archive:
       for key in archive.files:
         module, _, name = key.rpartition('/')
         if not module or not name:
           raise RuleFileError(
             f'{path}: the key {key!r} is not of the form module/name'
           )
-        value = archive[key]
-        _check_array(key, value, str(path))
-        params.setdefault(module, {})[name] = jnp.asarray(value, jnp.float32)
+        value = _as_float32(key, archive[key], str(path))
+        params.setdefault(module, {})[name] = jnp.asarray(value)
   except RuleFileError:
     raise
-  except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as e:
+  except _READ_ERRORS as e:
     raise RuleFileError(
       f'{path} is not a readable rule file ({e}). It may be '
       'damaged: get it again'
@@ -175,14 +191,17 @@ def _read(path: pathlib.Path) -> types.MetaParams:
   return params
 
 
-def _check_array(key: str, value: Any, where: str) -> None:
+def _as_float32(key: str, value: Any, where: str) -> np.ndarray:
   value = np.asarray(value)
-  if not np.issubdtype(value.dtype, np.floating):
+  if not jnp.issubdtype(value.dtype, jnp.floating):
     raise RuleFileError(
       f'{where}: {key} is of dtype {value.dtype}, not floating point'
     )
+  with np.errstate(over='ignore'):
+    value = value.astype(np.float32)
   if not np.isfinite(value).all():
     raise RuleFileError(f'{where}: {key} contains NaN or infinity')
+  return value
 
 
 def _flatten(params: types.MetaParams) -> dict[str, Any]:

@@ -151,11 +151,21 @@ def download(
   logging.getLogger(__name__).info('downloading %s', info.url)
   deadline = time.monotonic() + total_timeout
   try:
+    folder.mkdir(parents=True, exist_ok=True)
+    writable = os.access(folder, os.W_OK)
+  except OSError:
+    writable = False
+  if not writable:
+    raise RuleFileError(
+      f'cannot download {info.name}: the folder {folder} cannot be written to; '
+      f'name another in {_CACHE_VARIABLE}'
+    )
+  try:
     with files.atomic_writer(folder / info.file) as file:
       digest = hashlib.sha256()
       size = 0
       with urllib.request.urlopen(info.url, timeout=timeout) as response:
-        while chunk := response.read(_CHUNK_BYTES):
+        while chunk := response.read1(_CHUNK_BYTES):
           size += len(chunk)
           if time.monotonic() > deadline:
             raise TimeoutError(f'not finished after {total_timeout} s')

@@ -51,7 +51,7 @@ SampleActionFn = Callable[[chex.PRNGKey, Array], Array]
 
 
 @dataclass_transform()
-def record(cls: type | None = None, /, **options: bool) -> Any:
+def chex_dataclass(cls: type | None = None, /, **options: bool) -> Any:
   """`chex.dataclass`, in a form that type checkers understand."""
   return chex.dataclass(cls, **options)
 
@@ -72,7 +72,7 @@ class Record:
     def __iter__(self) -> Iterator[str]: ...
 
 
-@record
+@chex_dataclass
 class ValueFnConfig(Record):
   """Settings of the meta-training critic, `value_fns.value_fn.ValueFunction`.
 
@@ -99,7 +99,7 @@ class ValueFnConfig(Record):
   ema_eps: float = 1e-6
 
 
-@record
+@chex_dataclass
 class EmaState(Record):
   """First and second moments of a moving average, not yet debiased."""
 
@@ -108,7 +108,7 @@ class EmaState(Record):
   decay_product: Array  # [], the product of all decays applied so far.
 
 
-@record
+@chex_dataclass
 class ValueState(Record):
   """What the critic carries from one update to the next."""
 
@@ -119,7 +119,7 @@ class ValueState(Record):
   td_ema_state: EmaState
 
 
-@record
+@chex_dataclass
 class TransformConfig(Record):
   """One input of the meta-network: where it is read, what is done to it.
 
@@ -132,7 +132,7 @@ class TransformConfig(Record):
   transforms: Sequence[str]
 
 
-@record
+@chex_dataclass
 class MetaNetInputOption(Record):
   """All inputs of the meta-network, in order."""
 
@@ -140,7 +140,7 @@ class MetaNetInputOption(Record):
   action_conditional: Sequence[TransformConfig]  # Each becomes [T, B, A, -1].
 
 
-@record(frozen=True, mappable_dataclass=False)
+@chex_dataclass(frozen=True, mappable_dataclass=False)
 class PolicyNetwork:
   """An agent network as three pure functions.
 
@@ -155,7 +155,7 @@ class PolicyNetwork:
   unroll: AgentUnrollFn
 
 
-@record
+@chex_dataclass
 class EnvironmentTimestep(Record):
   """What an environment returns, for every stream of the batch."""
 
@@ -164,7 +164,7 @@ class EnvironmentTimestep(Record):
   reward: Array  # [B], received on arriving at this step.
 
 
-@record
+@chex_dataclass
 class ActorTimestep(Record):
   """One step of experience: what was seen, done and predicted."""
 
@@ -187,7 +187,7 @@ class ActorTimestep(Record):
       jnp.asarray(self.discounts) > 0,
       int(dm_env.StepType.MID),
       int(dm_env.StepType.LAST),
-    )
+    ).astype(jnp.int32)
     return EnvironmentTimestep(
       observation=self.observations,
       step_type=step_type,
@@ -195,7 +195,7 @@ class ActorTimestep(Record):
     )
 
 
-@record
+@chex_dataclass
 class ActorRollout(ActorTimestep):
   """A trajectory: an `ActorTimestep` with stacked leaves, [T+1, B, ...]."""
 
@@ -212,7 +212,7 @@ class ActorRollout(ActorTimestep):
     )
 
 
-@record
+@chex_dataclass
 class ValueOuts(Record):
   """Values, targets and advantages of a trajectory.
 
@@ -236,7 +236,7 @@ class ValueOuts(Record):
   normalized_q_td: Any = None  # [T, B]
 
 
-@record
+@chex_dataclass
 class UpdateRuleInputs(Record):
   """What a rule sees of a trajectory."""
 

@@ -17,7 +17,7 @@ _Entry = TypeVar('_Entry')
 
 def lookup(
   table: Mapping[str, _Entry],
-  name: str,
+  name: str | None,
   kind: str,
   error: type[Exception] = ValueError,
 ) -> _Entry:
@@ -32,12 +32,9 @@ def lookup(
   Returns:
     The entry.
   """
-  try:
-    return table[name]
-  except (KeyError, TypeError):
-    raise error(
-      f'unknown {kind} {name!r}; known: {", ".join(sorted(table))}'
-    ) from None
+  if name is None or name not in table:
+    raise error(f'unknown {kind} {name!r}; known: {", ".join(sorted(table))}')
+  return table[name]
 
 
 # ------------------------------------------------------------------- devices
@@ -164,6 +161,11 @@ def broadcast_specs(
 
   def broadcast(spec: Any) -> Any:
     shape = (n,) + tuple(spec.shape[1:] if replace else spec.shape)
+    if isinstance(spec, dm_env_specs.BoundedArray):
+      # Built anew: a DiscreteArray is always a scalar.
+      return dm_env_specs.BoundedArray(
+        shape, spec.dtype, spec.minimum, spec.maximum, spec.name
+      )
     if isinstance(spec, dm_env_specs.Array):
       return spec.replace(shape=shape)
     return types.ArraySpec(shape, spec.dtype)

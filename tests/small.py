@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from disco_rl import agent
+from disco_rl import settings as settings_lib
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import jittable_envs
@@ -23,10 +24,11 @@ def environment(
 
 
 def settings(rule: str) -> config_dict.ConfigDict:
-  config = agent.SETTINGS[rule]()
+  config = settings_lib.SETTINGS[rule]()
   net_args = config.net_settings.net_args
   net_args.dense = (9, 8)
-  net_args.model_kwargs = dict(head_mlp_hiddens=(6,), lstm_size=5)
+  if 'model_kwargs' in net_args:
+    net_args.model_kwargs = dict(head_mlp_hiddens=(6,), lstm_size=5)
   if rule == 'disco':
     config.learning_rate = 1e-2
     config.update_rule.net.update(

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
+from disco_rl import settings
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import nets
 from tests import golden
 from tests import small
 
-RULES = sorted(agent.SETTINGS)
+RULES = sorted(settings.SETTINGS)
 
 
 def _setting(rule):
@@ -248,15 +250,14 @@ def _changed(path, value):
     ('net_settings.net_args.model_arch_name', 'gru', ValueError, "'gru'"),
     ('update_rule.net.name', 'gru', ValueError, "meta-network 'gru'"),
     ('update_rule.max_abs_value', 0.0, ValueError, 'positive, got 0.0'),
+    ('net_settings.net_args.model_arch_name', None, ValueError, 'None'),
     ('update_rule.num_bins', 1, ValueError, 'num_bins must be at least 2'),
     ('hyper_params.pi_cots', 1.0, KeyError, r"unknown \['pi_cots'\]"),
   ],
 )
 def test_bad_settings_are_refused(path, value, error, message):
   with pytest.raises(error, match=message):
-    an_agent = small.make_agent('disco', _changed(path, value))
-    # The action model is built with the network, on its first use.
-    an_agent.initial_learner_state(jax.random.PRNGKey(0))
+    small.make_agent('disco', _changed(path, value))
 
 
 def test_building_does_not_change_the_settings():
@@ -300,12 +301,95 @@ def test_timestep_conversions():
   np.testing.assert_array_equal(env_timestep.reward, rollout.rewards)
 
 
-def test_published_settings():
-  disco = agent.get_settings_disco()
-  assert disco.hyper_params.value_cost == 0.2
-  assert disco.learning_rate == 3e-4
-  assert disco.net_settings.net_args.dense == (512, 512)
-  actor_critic = agent.get_settings_actor_critic()
-  assert actor_critic.learning_rate == 5e-4
-  assert actor_critic.update_rule.num_bins == 601
-  assert actor_critic.net_settings.net_args.model_kwargs.lstm_size == 64
+def test_network_must_predict_what_the_rule_needs(monkeypatch):
+  def forgetful(**kwargs):
+    kwargs.pop('model_out_spec')
+    return nets.get_network('mlp', **kwargs)
+
+  monkeypatch.setitem(nets.NETWORKS, 'forgetful', forgetful)
+  config = _changed('net_settings.name', 'forgetful')
+  with pytest.raises(ValueError, match=r"predicts .* but the rule needs .*'z'"):
+    small.make_agent('disco', config)
+
+
+def test_published_settings_disco():
+  config = agent.get_settings_disco().to_dict()
+  net = config['update_rule'].pop('net')
+  option = net.pop('input_option')
+  assert net['meta_rnn_kwargs'].pop('input_option') == option
+  assert (len(option.base), len(option.action_conditional)) == (16, 8)
+  assert net == dict(
+    name='lstm',
+    prediction_size=600,
+    hidden_size=256,
+    embedding_size=(16, 1),
+    policy_target_channels=(16,),
+    policy_channels=(16, 2),
+    output_stddev=0.3,
+    aux_stddev=0.3,
+    policy_target_stddev=0.3,
+    state_stddev=1.0,
+    meta_rnn_kwargs=dict(
+      policy_channels=(16, 2),
+      embedding_size=(16,),
+      pred_embedding_size=(16, 1),
+      hidden_size=128,
+    ),
+  )
+  assert config == dict(
+    hyper_params=dict(
+      pi_cost=1.0,
+      y_cost=1.0,
+      z_cost=1.0,
+      aux_policy_cost=1.0,
+      value_cost=0.2,
+      target_params_coeff=0.9,
+      value_fn_td_lambda=0.95,
+      discount_factor=0.997,
+    ),
+    update_rule_name='disco',
+    update_rule=dict(value_discount=0.997, num_bins=601, max_abs_value=300.0),
+    learning_rate=3e-4,
+    max_abs_update=1.0,
+    net_settings=dict(
+      name='mlp',
+      net_args=dict(
+        dense=(512, 512),
+        model_arch_name='lstm',
+        head_w_init_std=1e-2,
+        model_kwargs=dict(head_mlp_hiddens=(128,), lstm_size=128),
+      ),
+    ),
+  )
+
+
+def test_published_settings_actor_critic():
+  assert agent.get_settings_actor_critic().to_dict() == dict(
+    hyper_params=dict(
+      discount_factor=0.997,
+      vtrace_lambda=0.95,
+      entropy_cost=0.2,
+      pg_cost=1.0,
+      value_cost=0.5,
+    ),
+    update_rule_name='actor_critic',
+    update_rule=dict(
+      categorical_value=True,
+      num_bins=601,
+      max_abs_value=300.0,
+      nonlinear_value_transform=True,
+      normalize_adv=False,
+      normalize_td=False,
+    ),
+    learning_rate=5e-4,
+    max_abs_update=1.0,
+    net_settings=dict(
+      name='mlp',
+      net_args=dict(
+        dense=(64, 32, 32),
+        model_arch_name='lstm',
+        head_w_init_std=1e-2,
+        model_kwargs=dict(head_mlp_hiddens=(64,), lstm_size=64),
+      ),
+    ),
+  )

@@ -1,5 +1,7 @@
 """What every environment promises, checked on every environment."""
 
+import functools
+
 import dm_env
 from dm_env import specs as dm_env_specs
 import jax
@@ -8,11 +10,14 @@ from ml_collections import config_dict
 import numpy as np
 import pytest
 
+from disco_rl.environments import base
 from disco_rl.environments import catch
 from disco_rl.environments import jittable_envs
+from disco_rl.environments import registry
 from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import single_stream_env
 from tests import golden
+from tests import leaks
 from tests import small
 
 FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
@@ -21,8 +26,9 @@ FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 class Scripted(dm_env.Environment):
   """Episodes of lengths 1, 2, 3, ...; what is seen counts all steps."""
 
-  def __init__(self, seed: int = 0):
+  def __init__(self, seed: int = 0, action_dtype: type = np.int64):
     del seed
+    self._action_dtype = action_dtype
     self._episode, self._step, self._clock = 0, 0, 0
 
   def _observation(self):
@@ -51,18 +57,22 @@ class Scripted(dm_env.Environment):
     )
 
   def action_spec(self):
-    return dm_env_specs.DiscreteArray(3, dtype=np.int64)
+    return dm_env_specs.DiscreteArray(3, dtype=self._action_dtype)
 
 
-ENVIRONMENTS = dict(
-  catch=lambda batch: jittable_envs.CatchJittableEnvironment(
-    batch, jittable_envs.get_config_catch()
-  ),
-  catch_numpy=lambda batch: catch.CatchEnvironment(batch, catch.get_config()),
-  scripted=lambda batch: batched_env.BatchedSingleStreamEnvironment(
-    Scripted, batch, dict(random_seed=0)
-  ),
-)
+def _scripted(batch: int, **kwargs) -> base.Environment:
+  return batched_env.BatchedSingleStreamEnvironment(
+    Scripted, batch, dict(random_seed=0, **kwargs)
+  )
+
+
+ENVIRONMENTS = {
+  name: functools.partial(registry.get_environment, name)
+  for name in registry.ENVIRONMENTS
+} | {
+  'scripted': _scripted,
+  'scripted_int32': functools.partial(_scripted, action_dtype=np.int32),
+}
 JITTABLE = ('catch',)
 
 
@@ -131,8 +141,7 @@ def test_jittable_under_jit_vmap_scan_and_leaks(name):
       jax.tree.map(lambda x: x[1:], one),
       0,
     )
-  with jax.checking_leaks():
-    jax.jit(play).lower(keys[0])
+  leaks.check_none(play, keys[0])
   step = jax.jit(env.step)
   states, _ = env.reset(keys[0])
   for _ in range(2):
@@ -169,7 +178,8 @@ def test_host_batch_is_its_streams_one_by_one():
     stream = single_stream_env.SingleStreamEnv(
       catch.SingleStreamCatch(rows=8, columns=8, seed=int(seed))
     )
-    timesteps = [stream.reset(), *(stream.step(a) for a in actions[:, i])]
+    timesteps = [stream.reset()[1]]
+    timesteps += [stream.step(None, a)[1] for a in actions[:, i]]
     one = jax.tree.map(lambda *xs: np.stack(xs), *timesteps)
     golden.check_trees_close(
       one, jax.tree.map(lambda x, i=i: x[:, i], batch), 0
@@ -251,3 +261,21 @@ def test_impossible_boards_are_refused(rows, columns):
   ):
     with pytest.raises(ValueError, match=f'rows={rows}, columns={columns}'):
       build()
+
+
+def test_unknown_environments_and_settings_are_refused():
+  with pytest.raises(ValueError, match=r"environment 'pong'.*catch"):
+    registry.get_environment('pong', 2)
+  with pytest.raises(ValueError, match=r"\['row'\] of catch.*'rows'"):
+    registry.get_environment('catch', 2, row=5)
+  env = registry.get_environment('catch', 2, rows=5)
+  assert env.single_observation_spec()['observation'].shape == (5, 8, 1)
+
+
+def test_actions_and_states_are_not_mutated(make_env):
+  env = make_env(2)
+  states, _ = env.reset(jax.random.PRNGKey(0))
+  actions = np.array([0, 2], np.int32)
+  kept = small.copy_tree((states, actions))
+  env.step(states, actions)
+  jax.tree.map(np.testing.assert_array_equal, (states, actions), kept)

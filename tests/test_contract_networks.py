@@ -9,6 +9,7 @@ from disco_rl import types
 from disco_rl.networks import action_models
 from disco_rl.networks import nets
 from tests import golden
+from tests import leaks
 from tests import recurrent
 from tests import small
 
@@ -61,9 +62,10 @@ def test_outputs_and_states(network):
     q=(T + 1, B, 3, 11),
   )
   assert jax.tree.structure(new_state) == jax.tree.structure(state)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_equal(a.shape, b.shape), new_state, state
-  )
+  for new, old in zip(
+    jax.tree.leaves(new_state), jax.tree.leaves(state), strict=True
+  ):
+    assert (new.shape, new.dtype) == (old.shape, old.dtype)
 
   # Step by step gives the same; and the second step does not recompile.
   one_step = jax.jit(network.one_step)
@@ -92,8 +94,20 @@ def test_vmap_grad_and_leaks(network):
   np.testing.assert_allclose(
     jax.jit(jax.vmap(loss))(double), jax.jit(loss)(params), 1e-5
   )
-  with jax.checking_leaks():
-    jax.jit(loss).lower(params)
+  leaks.check_none(loss, params)
+
+
+def test_nothing_is_mutated(network):
+  params, state = _init(network)
+  arguments = (params, state, dict(OBSERVATIONS), jnp.zeros((T + 1, B), bool))
+  copies = small.copy_tree(arguments)
+  jax.eval_shape(lambda: network.unroll(*arguments))
+  jax.tree.map(np.testing.assert_array_equal, arguments, copies)
+
+
+def test_leaks_are_seen():
+  kept = []
+  leaks.check_some(lambda x: kept.append(x) or x, jnp.zeros(1))
 
 
 def test_same_key_same_parameters(network):

@@ -7,8 +7,10 @@ import pytest
 
 from disco_rl import types
 from disco_rl.update_rules import base
+from disco_rl.update_rules import disco
 from disco_rl.update_rules import registry
 from tests import golden
+from tests import leaks
 from tests import small
 
 RULES = sorted(registry.UPDATE_RULES)
@@ -97,10 +99,12 @@ def test_can_be_scanned(case):
 def test_nothing_is_mutated(case):
   arguments = (case.meta_params, case.params, case.rollout, case.meta_state)
   copies = small.copy_tree(arguments)
+  hyper_params = dict(case.hyper_params)
   # Traced, not run: mutation of containers happens while tracing.
   jax.eval_shape(lambda: case(*arguments))
   assert jax.tree.structure(arguments) == jax.tree.structure(copies)
   jax.tree.map(np.testing.assert_array_equal, arguments, copies)
+  assert case.hyper_params == hyper_params
 
 
 def test_second_call_does_not_recompile(case):
@@ -114,10 +118,9 @@ def test_second_call_does_not_recompile(case):
 
 
 def test_no_tracer_leaks(case):
-  with jax.checking_leaks():
-    jax.jit(case).lower(
-      case.meta_params, case.params, case.rollout, case.meta_state
-    )
+  leaks.check_none(
+    case, case.meta_params, case.params, case.rollout, case.meta_state
+  )
 
 
 def test_vmap_is_a_loop(case):
@@ -227,7 +230,8 @@ def test_misspelt_hyper_parameter_is_named(case):
     ('rewards', jnp.zeros(5), r'rewards must be \[T, B\]'),
     ('rewards', jnp.zeros((4, 3)), 'is_terminal'),
     ('actions', jnp.zeros((5, 3), int), r'actions must start with \[6, 3\]'),
-    ('agent_out', {}, 'needs agent outputs'),
+    ('agent_out', {}, "needs the agent output 'logits'"),
+    ('agent_out', None, "needs the agent output 'logits'"),
   ],
 )
 def test_bad_rollouts_are_refused(case, field, value, message):
@@ -253,3 +257,48 @@ def test_unknown_rule_is_refused():
 def test_base_rule_cannot_be_built():
   with pytest.raises(TypeError):
     base.UpdateRule()
+
+
+@pytest.mark.parametrize('case', ['disco'], indirect=True)
+@pytest.mark.parametrize(('name', 'size'), [('y', 8), ('q', 4), ('aux_pi', 2)])
+def test_outputs_of_a_wrong_size_are_named(case, name, size):
+  agent_out = dict(case.rollout.agent_out)
+  agent_out[name] = jnp.zeros(agent_out[name].shape[:-1] + (size,))
+  with pytest.raises(ValueError, match=rf"agent_out\['{name}'\] must be"):
+    case(
+      case.meta_params,
+      case.params,
+      case.rollout.replace(agent_out=agent_out),
+      case.meta_state,
+    )
+
+
+@pytest.mark.parametrize('case', ['disco', 'actor_critic'], indirect=True)
+@pytest.mark.parametrize('behaviour', [None, {}])
+def test_missing_behaviour_policy_is_named(case, behaviour):
+  rollout = case.rollout.replace(behaviour_agent_out=behaviour)
+  with pytest.raises(ValueError, match=r"behaviour_agent_out\['logits'\]"):
+    case(case.meta_params, case.params, rollout, case.meta_state)
+
+
+@pytest.mark.parametrize('case', ['policy_gradient'], indirect=True)
+def test_missing_critic_is_named(case):
+  for value_out in (None, types.ValueOuts(adv=jnp.zeros((5, 3)))):
+    with pytest.raises(ValueError, match='value_out'):
+      case({}, {}, case.rollout.replace(value_out=value_out), {})
+
+
+@pytest.mark.parametrize('case', ['disco'], indirect=True)
+def test_any_parameter_tree_keeps_its_dtypes(case):
+  params = dict(
+    w=jnp.ones(2, jnp.bfloat16), steps=jnp.array(3), name=str, n=np.ones(2)
+  )
+  target = case.rule.init_meta_state(jax.random.PRNGKey(0), params)
+  moved = jax.tree.map(
+    lambda t, o: disco._move_towards(t, o, jnp.float32(0.5)),
+    target['target_params'],
+    {**params, 'w': jnp.zeros(2), 'steps': jnp.array(4)},
+  )
+  assert moved['w'].dtype == jnp.bfloat16 and float(moved['w'][0]) == 0.5
+  assert moved['steps'].dtype == jnp.int32 and int(moved['steps']) == 4
+  assert moved['name'] is str

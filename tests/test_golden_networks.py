@@ -92,8 +92,8 @@ def test_published_names_and_shapes():
   assert sum(math.prod(s) for s in ours.values()) == 754_778
 
 
-def test_published_weights():
-  weights.need_disco_103()
+def test_published_weights(monkeypatch):
+  weights.need_disco_103(monkeypatch)
   params = rule_params.load('disco_103')
   net = _meta_net(agent.get_settings_disco())
   with golden.opened('disco_103') as g:

@@ -131,12 +131,31 @@ def test_missing_or_bad_value_arguments_are_refused():
   for max_abs_value in (None, 0.0, -1.0):
     with pytest.raises(ValueError, match='max_abs_value'):
       value_utils.value_logits_to_scalar(jnp.zeros(11), max_abs_value)
-  with pytest.raises(ValueError, match='behaviour_agent_out'):
-    _value_outs(
-      rollout.replace(behaviour_agent_out=None),
+  value = jnp.zeros((T + 1, B, 1))
+  with pytest.raises(ValueError, match='rewards of shape'):
+    _value_outs(rollout.replace(rewards=jnp.zeros((T + 1, B))), 0.9, value)
+  with pytest.raises(ValueError, match='both its state and its function'):
+    value_utils.get_value_outs(
+      value,
+      None,
+      None,
+      None,
+      rollout,
+      rollout.agent_out['logits'],
       0.9,
-      value=jnp.zeros((T + 1, B, 1)),
+      adv_ema_fn=utils.MovingAverage(0.0),
     )
+
+
+def test_integer_rewards_are_rewards():
+  rollout = _experience()
+  value = jnp.ones((T + 1, B, 1))
+  integers = np.ones((T, B), np.int64)
+  golden.check_trees_close(
+    _value_outs(rollout.replace(rewards=integers), 0.9, value),
+    _value_outs(rollout.replace(rewards=jnp.ones((T, B))), 0.9, value),
+    0,
+  )
 
 
 def test_kl_and_entropy_agree_with_distrax():
@@ -262,7 +281,7 @@ def test_adam_is_optax_adam():
     np.testing.assert_allclose(our_update, their_update, 1e-5, 1e-6)
 
 
-def test_moving_average_of_a_constant_is_exact_at_once():
+def test_moving_average_is_debiased_from_the_first_update():
   average = utils.MovingAverage({'x': 0.0}, decay=0.9)
   x = {'x': jnp.array([1.0, 3.0])}
   state = average.update_state(x, average.init_state(), None)

@@ -1,5 +1,6 @@
 """Rule files: round trips, look-up order, downloads, and every way to fail."""
 
+import contextlib
 import hashlib
 import http.server
 import io
@@ -86,6 +87,7 @@ def test_written_files_are_readable_by_others(tmp_path):
   [
     ({'a': {'w': jnp.array([1.0, jnp.nan])}}, None, 'a/w contains NaN'),
     ({'a': {'w': jnp.array([1])}}, None, 'a/w is of dtype int32'),
+    (PARAMS, {'when': object()}, 'metadata: .*not JSON serializable'),
     (PARAMS, {'text': 'x' * 70_000}, 'metadata takes 70012 bytes'),
   ],
 )
@@ -121,12 +123,34 @@ def test_tampered_file(saved):
     rule_params.load(saved)
 
 
+def test_no_single_wrong_byte_gives_anything_but_a_clear_error(saved):
+  good = saved.read_bytes()
+  refused = 0
+  for place in range(len(good)):
+    saved.write_bytes(
+      good[:place] + bytes([good[place] ^ 0x21]) + good[place + 1 :]
+    )
+    try:
+      rule_params.load(saved)
+    except rule_params.RuleFileError:
+      refused += 1
+  assert refused > len(good) // 2  # Some bytes, as of dates, mean nothing.
+
+
+def test_low_precision_is_widened(tmp_path):
+  params = {'a': {'w': jnp.ones(2, jnp.bfloat16)}}
+  rule_params.save(tmp_path / 'x.npz', params)
+  loaded = rule_params.load(tmp_path / 'x.npz')
+  assert loaded['a']['w'].dtype == jnp.float32
+
+
 @pytest.mark.parametrize(
   ('content', 'message'),
   [
     (b'not a zip', 'not an npz'),
     (_npz_bytes(w=np.zeros(2)), "'w' is not of the form module/name"),
     (_npz_bytes(**{'a/w': np.array([np.inf])}), 'a/w contains NaN or inf'),
+    (_npz_bytes(**{'a/w': np.array([1e300])}), 'a/w contains NaN or inf'),
     (_npz_bytes(**{'a/w': np.array([1])}), 'a/w is of dtype int64'),
     (_npz_bytes(**{'a/w': np.array([{}])}), 'not a readable rule file'),
     (_npz_bytes(), 'holds no parameters'),
@@ -167,8 +191,8 @@ def test_manifest_is_complete():
   assert published.sha256.startswith('dac840a1')
 
 
-def test_published_file_loads_by_name():
-  weights.need_disco_103()
+def test_published_file_loads_by_name(monkeypatch):
+  weights.need_disco_103(monkeypatch)
   params = rule_params.load('disco_103')
   assert sum(x.size for m in params.values() for x in m.values()) == 754_778
 
@@ -191,6 +215,12 @@ class _Publisher(http.server.BaseHTTPRequestHandler):
     self.end_headers()
     if self.behaviour == 'stalls':
       time.sleep(2)
+    if self.behaviour == 'trickles':
+      with contextlib.suppress(OSError):  # The client gives up.
+        for byte in self.content:
+          self.wfile.write(bytes([byte]))
+          time.sleep(0.1)
+      return
     half = len(self.content) // 2
     short = self.behaviour in ('hangs up', 'stalls')
     self.wfile.write(self.content[:half] if short else self.content)
@@ -259,8 +289,18 @@ def test_downloads_are_bounded(publisher, no_rule_folders):
   info = rule_store.known_rules()['published']
   with pytest.raises(rule_store.RuleFileError, match='larger than 10 bytes'):
     rule_store.download(info, no_rule_folders, max_bytes=10)
+  publisher.behaviour = 'trickles'
+  start = time.monotonic()
   with pytest.raises(rule_store.RuleFileError, match='not finished after'):
-    rule_store.download(info, no_rule_folders, total_timeout=-1.0)
+    rule_store.download(info, no_rule_folders, total_timeout=0.5)
+  assert time.monotonic() - start < len(publisher.content) * 0.1
+
+
+def test_unusable_cache_is_named(publisher, monkeypatch, tmp_path):
+  (tmp_path / 'file').write_text('')
+  monkeypatch.setenv('DISCO_RL_CACHE', str(tmp_path / 'file' / 'cache'))
+  with pytest.raises(rule_store.RuleFileError, match='DISCO_RL_CACHE'):
+    rule_params.load('published')
 
 
 def test_no_network(publisher):

@@ -30,7 +30,7 @@ def test_our_own_code_is_imported_by_module(path):
       importlib.import_module(f'{node.module}.{alias.name}')
 
 
-def test_every_module_can_be_imported_alone():
+def test_every_module_says_what_it_is():
   names = [
     module.name
     for module in pkgutil.walk_packages(disco_rl.__path__, 'disco_rl.')

@@ -5,15 +5,15 @@ import pathlib
 
 import pytest
 
+from disco_rl import rule_store
+
 _SIBLING = pathlib.Path(__file__).parents[2] / 'shared' / 'weights'
 
 
-def need_disco_103() -> None:
+def need_disco_103(monkeypatch: pytest.MonkeyPatch) -> None:
   """Makes `disco_103` loadable from this machine, or skips the test."""
   if 'DISCO_RL_WEIGHTS' not in os.environ and _SIBLING.is_dir():
-    os.environ['DISCO_RL_WEIGHTS'] = str(_SIBLING)
-  from disco_rl import rule_store
-
+    monkeypatch.setenv('DISCO_RL_WEIGHTS', str(_SIBLING))
   if rule_store.find('disco_103') is None:
     pytest.skip(
       'the published Disco103 weights are not on this machine: run '

@@ -1,5 +1,6 @@
 """Environments in pure JAX, which run on the device with the agent."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import chex
@@ -29,15 +30,15 @@ class SingleStreamCatch:
 
   num_actions = 3
 
-  def __init__(self, env_settings: config_dict.ConfigDict):
+  def __init__(self, env_settings: Mapping[str, Any]):
     """Initialises the game.
 
     Args:
       env_settings: `rows` and `columns` of the board.
     """
-    catch.check_board_size(env_settings.rows, env_settings.columns)
-    self._rows = env_settings.rows
-    self._columns = env_settings.columns
+    self._rows = env_settings['rows']
+    self._columns = env_settings['columns']
+    catch.check_board_size(self._rows, self._columns)
 
   def initial_state(self, rng: chex.PRNGKey) -> CatchState:
     """Ball on the first row in a random column, paddle in the middle."""

@@ -73,7 +73,7 @@ class LSTMModel:
 ACTION_MODELS: dict[str, Callable[..., Any]] = {'lstm': LSTMModel}
 
 
-def get_action_model(name: str, *args: Any, **kwargs: Any) -> Any:
+def get_action_model(name: str | None, *args: Any, **kwargs: Any) -> Any:
   """Builds the action model registered under `name`.
 
   Args:

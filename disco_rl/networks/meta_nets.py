@@ -15,6 +15,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import initializers
 from disco_rl.networks import lstm
 from disco_rl.update_rules import input_transforms
 
@@ -55,16 +56,17 @@ class LSTM(hk.Module):
     """
     super().__init__(name=name)
     input_transforms.check_option(input_option)
+    init = initializers.truncated_normal
     self._hidden_size = hidden_size
     self._embedding_size = tuple(embedding_size)
     self._prediction_size = prediction_size
     self._input_option = input_option
     self._policy_channels = tuple(policy_channels)
     self._policy_target_channels = tuple(policy_target_channels)
-    self._policy_target_init = _truncated_normal(policy_target_stddev)
-    self._output_init = _truncated_normal(output_stddev)
-    self._aux_init = _truncated_normal(aux_stddev)
-    self._state_init = _truncated_normal(state_stddev)
+    self._policy_target_init = init(policy_target_stddev)
+    self._output_init = init(output_stddev)
+    self._aux_init = init(aux_stddev)
+    self._state_init = init(state_stddev)
     self._meta_lstm = MetaLSTM(**meta_rnn_kwargs)
 
   def __call__(
@@ -281,8 +283,6 @@ def _embed(
     return x.reshape(shape + (-1,)).astype(policy.dtype)
 
   base = [read(c, (num_steps, batch_size)) for c in option.base]
-  if not option.action_conditional:
-    raise ValueError('the meta-network needs at least one per-action input')
   per_action = [
     read(c, (num_steps, batch_size, num_actions))
     for c in option.action_conditional
@@ -294,12 +294,6 @@ def _embed(
   return _Embedded(
     base=jnp.concatenate(base, axis=-1), actions=action_emb, y_net=y_net
   )
-
-
-def _truncated_normal(
-  stddev: float | None,
-) -> hk.initializers.Initializer | None:
-  return None if stddev is None else hk.initializers.TruncatedNormal(stddev)
 
 
 META_NETS: dict[str, Callable[..., Any]] = {'lstm': LSTM}

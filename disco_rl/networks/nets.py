@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import action_models
+from disco_rl.networks import initializers
 
 
 class MLP(hk.Module):
@@ -23,7 +24,7 @@ class MLP(hk.Module):
     action_spec: types.ActionSpec | None,
     head_w_init_std: float | None,
     model_out_spec: types.Specs | None = None,
-    model_arch_name: str = 'lstm',
+    model_arch_name: str | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
     module_name: str | None = None,
   ):
@@ -44,11 +45,7 @@ class MLP(hk.Module):
     super().__init__(name=module_name)
     self._out_spec = out_spec
     self._dense = tuple(dense)
-    self._head_w_init = (
-      None
-      if head_w_init_std is None
-      else hk.initializers.TruncatedNormal(head_w_init_std)
-    )
+    self._head_w_init = initializers.truncated_normal(head_w_init_std)
     self._action_model = None
     if model_out_spec:
       self._action_model = action_models.get_action_model(

@@ -56,8 +56,8 @@ class ActorCritic(base.UpdateRule):
     """
     if categorical_value and normalize_td:
       raise ValueError('normalize_td needs scalar values, not categorical ones')
-    if categorical_value and max_abs_value <= 0:
-      raise ValueError(f'max_abs_value must be positive, got {max_abs_value}')
+    value_utils.checked_max_abs_value(max_abs_value)
+    value_utils.checked_num_bins(num_bins)
     self._categorical_value = categorical_value
     self._num_bins = num_bins
     self._max_abs_value = max_abs_value if categorical_value else None
@@ -99,7 +99,7 @@ class ActorCritic(base.UpdateRule):
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
     """V-trace advantages and targets; see `base.UpdateRule`."""
     del meta_params, params, state, unroll_policy_fn, rng
-    self._check_inputs(rollout, hyper_params, ('logits', 'v'))
+    self._check_inputs(rollout, hyper_params)
     value_outs, adv_ema_state, td_ema_state = value_utils.get_value_outs(
       value_net_out=rollout.agent_out['v'],
       q_net_out=None,

@@ -1,7 +1,6 @@
 """What every update rule can do, and the checks they share."""
 
 import abc
-from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import chex
@@ -190,28 +189,36 @@ class UpdateRule(abc.ABC):
       )
 
   def _check_inputs(
-    self,
-    rollout: types.UpdateRuleInputs,
-    hyper_params: types.HyperParams,
-    outputs: Iterable[str],
+    self, rollout: types.UpdateRuleInputs, hyper_params: types.HyperParams
   ) -> None:
     """The checks at a rule's public boundary.
 
     Args:
       rollout: the trajectory.
       hyper_params: name to number; names of other rules are tolerated.
-      outputs: what `rollout.agent_out` must contain.
     """
     self.check_hyper_params(hyper_params, allow_unknown=True)
-    missing = sorted(set(outputs) - set(rollout.agent_out))
-    if missing:
-      raise KeyError(
-        f'{type(self).__name__} needs agent outputs {missing}; '
-        f'agent_out has {sorted(rollout.agent_out)}'
-      )
+    self._check_agent_out(rollout.agent_out)
     if self.needs_value_out and rollout.value_out is None:
       raise ValueError(
         f"{type(self).__name__} needs rollout.value_out, a critic's "
         'types.ValueOuts; see value_fns.value_fn.ValueFunction'
       )
     checks.check_update_rule_inputs(rollout)
+
+  def _check_agent_out(self, agent_out: types.AgentOuts | None) -> None:
+    given = {k: jnp.shape(x) for k, x in (agent_out or {}).items()}
+    # Their number of actions can only be read off the logits.
+    num_actions = given.get('logits', (1,))[-1]
+    action_spec = types.ActionSpec((), jnp.int32, 0, num_actions - 1)
+    for name, spec in self.agent_output_spec(action_spec).items():
+      if name not in given:
+        raise KeyError(
+          f'{type(self).__name__} needs the agent output {name!r}; '
+          f'rollout.agent_out has {sorted(given)}'
+        )
+      if given[name][2:] != spec.shape:
+        raise ValueError(
+          f'rollout.agent_out[{name!r}] must be [T+1, B] + '
+          f'{list(spec.shape)}, got shape {given[name]}'
+        )

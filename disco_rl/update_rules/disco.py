@@ -58,10 +58,8 @@ class DiscoUpdateRule(base.UpdateRule):
       moving_average_decay: of the advantage and TD statistics.
       moving_average_eps: added to the standard deviations.
     """
-    if max_abs_value <= 0:
-      raise ValueError(f'max_abs_value must be positive, got {max_abs_value}')
-    if num_bins < 2:
-      raise ValueError(f'num_bins must be at least 2, got {num_bins}')
+    value_utils.checked_max_abs_value(max_abs_value)
+    value_utils.checked_num_bins(num_bins)
     net_kwargs = dict(**net)
     name = net_kwargs.pop('name')
     utils.lookup(meta_nets.META_NETS, name, 'meta-network')
@@ -115,8 +113,7 @@ class DiscoUpdateRule(base.UpdateRule):
       rnn_state=self._init_state(rng),
       adv_ema_state=self._ema.init_state(),
       td_ema_state=self._ema.init_state(),
-      # Copied: shared buffers could not both be donated.
-      target_params=jax.tree.map(lambda x: jnp.array(x, copy=True), params),
+      target_params=jax.tree.map(_copy_array, params),
     )
 
   def unroll_meta_net(
@@ -133,8 +130,7 @@ class DiscoUpdateRule(base.UpdateRule):
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
     """Targets π̂, ŷ, ẑ and Retrace's; see `base.UpdateRule`."""
     del rng
-    outputs = ('logits', 'y', 'z', 'aux_pi', 'q')
-    self._check_inputs(rollout, hyper_params, outputs)
+    self._check_inputs(rollout, hyper_params)
     target_out, _ = unroll_policy_fn(
       meta_state['target_params'],
       state,
@@ -192,7 +188,7 @@ class DiscoUpdateRule(base.UpdateRule):
       adv_ema_state=adv_ema_state,
       td_ema_state=td_ema_state,
       target_params=jax.tree.map(
-        lambda target, online: coeff * target + (1 - coeff) * online,
+        lambda target, online: _move_towards(target, online, 1 - coeff),
         meta_state['target_params'],
         params,
       ),
@@ -276,11 +272,10 @@ class DiscoUpdateRule(base.UpdateRule):
 
   def _dummy_inputs(self) -> types.UpdateRuleInputs:
     """The smallest trajectory: η does not depend on T, B or A."""
-    t, b, a, y = 1, 1, 1, self._prediction_size
-    outs = dict(
-      logits=jnp.zeros((t + 1, b, a)),
-      y=jnp.zeros((t + 1, b, y)),
-      z=jnp.zeros((t + 1, b, a, y)),
+    t, b, a = 1, 1, 1
+    action_spec = types.ActionSpec((), np.int32, 0, a - 1)
+    outs = utils.zeros_like_spec(
+      self.agent_output_spec(action_spec), (t + 1, b)
     )
     return types.UpdateRuleInputs(
       observations=None,
@@ -299,6 +294,19 @@ class DiscoUpdateRule(base.UpdateRule):
         target_out=outs,
       ),
     )
+
+
+def _copy_array(x: Any) -> Any:
+  """A copy, since shared buffers could not both be donated."""
+  return jnp.array(x, copy=True) if isinstance(x, types.Array) else x
+
+
+def _move_towards(target: Any, online: Any, step: chex.Numeric) -> Any:
+  """Moves floating-point leaves a part of the way; others follow at once."""
+  dtype = getattr(target, 'dtype', None)
+  if dtype is None or not jnp.issubdtype(dtype, jnp.inexact):
+    return online
+  return ((1 - step) * target + step * online).astype(dtype)
 
 
 def get_input_option() -> types.MetaNetInputOption:

@@ -143,14 +143,16 @@ def get_source(inputs: types.UpdateRuleInputs, path: str) -> jax.Array:
         f'cannot read {path!r} of the meta-network inputs: '
         f'{"/".join(walked)!r} is None'
       )
-    try:
-      value = value[part] if hasattr(value, 'keys') else getattr(value, part)
-    except (KeyError, AttributeError):
-      known = value.keys() if hasattr(value, 'keys') else ()
+    keys = value.keys() if hasattr(value, 'keys') else ()
+    if part in keys:
+      value = value[part]
+    elif hasattr(value, part):
+      value = getattr(value, part)
+    else:
       raise KeyError(
         f'meta-network input {path!r} not found: {part!r} is not one of '
-        f'{sorted(known)}'
-      ) from None
+        f'{sorted(keys)}'
+      )
     walked.append(part)
   if value is None:
     raise ValueError(f'meta-network input {path!r} is None')

@@ -59,9 +59,14 @@ class PolicyGradientUpdate(base.UpdateRule):
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
     """The advantages, as `pi` [T, B]; see `base.UpdateRule`."""
     del meta_params, params, state, unroll_policy_fn, rng, axis_name
-    self._check_inputs(rollout, hyper_params, ('logits',))
+    self._check_inputs(rollout, hyper_params)
     value_out: Any = rollout.value_out
     field = 'normalized_adv' if self._normalize_adv else 'adv'
+    if jnp.shape(value_out[field]) != jnp.shape(rollout.rewards):
+      raise ValueError(
+        f'rollout.value_out.{field} must be [T, B] like the rewards, '
+        f'{jnp.shape(rollout.rewards)}; got {jnp.shape(value_out[field])}'
+      )
     return dict(pi=value_out[field]), meta_state
 
   def agent_loss(

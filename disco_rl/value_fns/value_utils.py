@@ -67,6 +67,9 @@ def get_value_outs(
   Returns:
     The values, and the updated advantage and TD averages (None as given).
   """
+  for state, fn in ((adv_ema_state, adv_ema_fn), (td_ema_state, td_ema_fn)):
+    if (state is None) != (fn is None):
+      raise ValueError('a moving average needs both its state and its function')
   values, target_values, q_values, target_q_values = get_values_from_net_outs(
     value_net_out,
     q_net_out,
@@ -79,7 +82,13 @@ def get_value_outs(
   )
   mu_logits, rewards, discounts = _experience(rollout, drop_last)
   actions = jnp.asarray(rollout.actions)[:-1]
-  chex.assert_equal_shape([actions, rewards, discounts, values[:-1]])
+  for name, x in dict(rewards=rewards, discounts=discounts).items():
+    if x.shape != actions.shape:
+      raise ValueError(
+        f'{name} of shape {x.shape} do not go with actions of shape '
+        f'{jnp.shape(rollout.actions)}: T and T+1 steps are needed (or T+1 and '
+        'T+1, with drop_last)'
+      )
   rho = importance_weight(pi_logits[:-1], mu_logits[:-1], actions)
 
   if q_values is None:
@@ -295,6 +304,7 @@ def extract_scalar_values_from_net_out(
   max_abs_value: float | None = None,
 ) -> jax.Array:
   """Network output to values, [..., bins or 1] to [...]."""
+  checked_max_abs_value(max_abs_value, categorical_value)
   if categorical_value:
     values = value_logits_to_scalar(net_out, max_abs_value)
   else:
@@ -320,11 +330,29 @@ def importance_weight(
   return jax.lax.stop_gradient(jnp.exp(log_rho))
 
 
+def checked_max_abs_value(
+  max_abs_value: float | None, categorical_value: bool = True
+) -> float:
+  """Returns the limit of a categorical support, refusing what cannot be one."""
+  if max_abs_value is None and categorical_value:
+    raise ValueError('categorical values need max_abs_value')
+  if max_abs_value is not None and max_abs_value <= 0:
+    raise ValueError(f'max_abs_value must be positive, got {max_abs_value}')
+  return max_abs_value or 0.0
+
+
+def checked_num_bins(num_bins: int) -> int:
+  """Returns the size of a categorical support, which has two ends at least."""
+  if num_bins < 2:
+    raise ValueError(f'num_bins must be at least 2, got {num_bins}')
+  return num_bins
+
+
 def value_logits_to_scalar(
   logits: types.Array, max_abs_value: float | None
 ) -> jax.Array:
   """Expectation of a categorical value, [..., bins] to [...]."""
-  limit = _checked_max_abs_value(max_abs_value)
+  limit = checked_max_abs_value(max_abs_value)
   support = jnp.linspace(-limit, limit, logits.shape[-1])
   return jnp.sum(jax.nn.softmax(logits) * support, axis=-1)
 
@@ -333,7 +361,7 @@ def scalar_to_categorical_value(
   value: types.Array, max_abs_value: float | None, num_bins: int
 ) -> jax.Array:
   """2-hot encoding of values, [...] to [..., bins]; values are clipped."""
-  limit = _checked_max_abs_value(max_abs_value)
+  limit = checked_max_abs_value(max_abs_value)
   return rlax.transform_to_2hot(value, -limit, limit, num_bins)
 
 
@@ -400,14 +428,6 @@ def value_loss_from_td(
   )
 
 
-def _checked_max_abs_value(max_abs_value: float | None) -> float:
-  if max_abs_value is None:
-    raise ValueError('categorical values need max_abs_value')
-  if max_abs_value <= 0:
-    raise ValueError(f'max_abs_value must be positive, got {max_abs_value}')
-  return max_abs_value
-
-
 def _experience(
   rollout: Rollout, drop_last: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -416,19 +436,20 @@ def _experience(
     mu_logits = rollout.logits
     discounts = jnp.asarray(rollout.discounts, jnp.float32)
   elif isinstance(rollout, types.UpdateRuleInputs):
-    if rollout.behaviour_agent_out is None:
+    behaviour = rollout.behaviour_agent_out or {}
+    if 'logits' not in behaviour:
       raise ValueError(
-        'values need the behaviour policy: the rollout has no '
-        'behaviour_agent_out'
+        "values need rollout.behaviour_agent_out['logits'], the policy that "
+        'acted'
       )
-    mu_logits = rollout.behaviour_agent_out['logits']
+    mu_logits = behaviour['logits']
     discounts = 1.0 - jnp.asarray(rollout.is_terminal, jnp.float32)
   else:
     raise ValueError(
       'a rollout must be an ActorRollout or UpdateRuleInputs, got '
       f'{type(rollout).__name__}'
     )
-  rewards = jnp.asarray(rollout.rewards)
+  rewards = jnp.asarray(rollout.rewards, jnp.float32)
   if drop_last:
     rewards, discounts = rewards[:-1], discounts[:-1]
   return jnp.asarray(mu_logits), rewards, discounts

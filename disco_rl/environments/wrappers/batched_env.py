@@ -60,8 +60,7 @@ class BatchedSingleStreamEnvironment(base.Environment):
     self, rng: chex.PRNGKey | None
   ) -> tuple[None, types.EnvironmentTimestep]:
     """Starts a new episode in every stream; `rng` is not used."""
-    del rng
-    return None, _stack([stream.reset() for stream in self._streams])
+    return None, _stack([stream.reset(rng)[1] for stream in self._streams])
 
   def step(
     self, states: None, actions: types.Array
@@ -73,7 +72,7 @@ class BatchedSingleStreamEnvironment(base.Environment):
         f'actions must have shape ({self.batch_size},), got {actions.shape}'
       )
     timesteps = [
-      stream.step(action)
+      stream.step(states, action)[1]
       for stream, action in zip(self._streams, actions, strict=True)
     ]
     return states, _stack(timesteps)

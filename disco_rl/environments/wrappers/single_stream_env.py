@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import chex
 import dm_env
 import jax
 import numpy as np
@@ -51,20 +52,33 @@ class SingleStreamEnv:
       )
     return spec
 
-  def reset(self) -> types.EnvironmentTimestep:
-    """Starts an episode."""
-    timestep = self._env.reset()
-    return self._timestep(dm_env.StepType.FIRST, 0.0, timestep.observation)
+  def reset(
+    self, rng: chex.PRNGKey | None = None
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Starts an episode; a dm_env has its own randomness, `rng` is not used."""
+    del rng
+    observation = self._env.reset().observation
+    return None, self._timestep(dm_env.StepType.FIRST, 0.0, observation)
 
-  def step(self, action: Any) -> types.EnvironmentTimestep:
-    """Takes an action, and starts the next episode if this one ends."""
+  def step(
+    self, states: None, action: Any
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Takes an action, and starts the next episode if this one ends.
+
+    Args:
+      states: None, a dm_env keeps its state.
+      action: a scalar.
+
+    Returns:
+      None, and a timestep without batch dimension.
+    """
     timestep = self._env.step(action)
     observation = timestep.observation
     if timestep.last():
       observation = self._env.reset().observation
     # A dm_env gives no reward with FIRST.
     reward = 0.0 if timestep.reward is None else timestep.reward
-    return self._timestep(timestep.step_type, reward, observation)
+    return states, self._timestep(timestep.step_type, reward, observation)
 
   def close(self) -> None:
     """Frees what the environment holds."""

@@ -1,0 +1,125 @@
+"""Settings of agents: which rule, which network, which numbers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ml_collections import config_dict
+
+from disco_rl.update_rules import disco
+
+
+def get_settings_disco() -> config_dict.ConfigDict:
+  """Settings of an agent that learns with the published discovered rule."""
+  input_option = disco.get_input_option()
+  net = dict(
+    name='lstm',
+    prediction_size=600,
+    hidden_size=256,
+    embedding_size=(16, 1),
+    policy_target_channels=(16,),
+    policy_channels=(16, 2),
+    output_stddev=0.3,
+    aux_stddev=0.3,
+    policy_target_stddev=0.3,
+    state_stddev=1.0,
+    meta_rnn_kwargs=dict(
+      policy_channels=(16, 2),
+      embedding_size=(16,),
+      pred_embedding_size=(16, 1),
+      hidden_size=128,
+      input_option=input_option,
+    ),
+    input_option=input_option,
+  )
+  return config_dict.ConfigDict(
+    dict(
+      hyper_params=dict(
+        pi_cost=1.0,
+        y_cost=1.0,
+        z_cost=1.0,
+        aux_policy_cost=1.0,
+        value_cost=0.2,
+        target_params_coeff=0.9,
+        value_fn_td_lambda=0.95,
+        discount_factor=0.997,
+      ),
+      update_rule_name='disco',
+      update_rule=dict(
+        net=net, value_discount=0.997, num_bins=601, max_abs_value=300.0
+      ),
+      learning_rate=3e-4,
+      max_abs_update=1.0,
+      net_settings=_mlp_settings(dense=(512, 512), model_size=128),
+    )
+  )
+
+
+def get_settings_actor_critic() -> config_dict.ConfigDict:
+  """Settings of an agent that learns with the hand-made actor-critic."""
+  return config_dict.ConfigDict(
+    dict(
+      hyper_params=dict(
+        discount_factor=0.997,
+        vtrace_lambda=0.95,
+        entropy_cost=0.2,
+        pg_cost=1.0,
+        value_cost=0.5,
+      ),
+      update_rule_name='actor_critic',
+      update_rule=dict(
+        categorical_value=True,
+        num_bins=601,
+        max_abs_value=300.0,
+        nonlinear_value_transform=True,
+        normalize_adv=False,
+        normalize_td=False,
+      ),
+      learning_rate=5e-4,
+      max_abs_update=1.0,
+      net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
+    )
+  )
+
+
+def get_settings_policy_gradient() -> config_dict.ConfigDict:
+  """Settings of an agent that learns with policy gradient and a critic."""
+  return config_dict.ConfigDict(
+    dict(
+      hyper_params=dict(),
+      update_rule_name='policy_gradient',
+      update_rule=dict(entropy_cost=0.01, normalize_adv=True, pg_cost=1.0),
+      learning_rate=5e-4,
+      max_abs_update=1.0,
+      net_settings=dict(
+        name='mlp', net_args=dict(dense=(64, 32, 32), head_w_init_std=1e-2)
+      ),
+      value_fn=dict(
+        net='mlp',
+        net_args=dict(dense=(256, 256), head_w_init_std=1e-2),
+        learning_rate=1e-3,
+        max_abs_update=1.0,
+        discount_factor=0.99,
+        td_lambda=0.96,
+        outer_value_cost=1.0,
+      ),
+    )
+  )
+
+
+SETTINGS: dict[str, Callable[[], config_dict.ConfigDict]] = {
+  'disco': get_settings_disco,
+  'actor_critic': get_settings_actor_critic,
+  'policy_gradient': get_settings_policy_gradient,
+}
+
+
+def _mlp_settings(dense: tuple[int, ...], model_size: int) -> dict[str, Any]:
+  return dict(
+    name='mlp',
+    net_args=dict(
+      dense=dense,
+      model_arch_name='lstm',
+      head_w_init_std=1e-2,
+      model_kwargs=dict(head_mlp_hiddens=(model_size,), lstm_size=model_size),
+    ),
+  )
