@@ -87,6 +87,7 @@ class Normalize(hk.Module):
   ) -> jax.Array:
     """Updates the statistics and normalises x, keeping its shape."""
     del actions, policy
+    x = jnp.asarray(x)
     batch_moments = jnp.stack(
       [jnp.mean(x, axis=(0, 1)), jnp.mean(jnp.square(x), axis=(0, 1))]
     )
