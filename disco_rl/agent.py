@@ -1,6 +1,7 @@
 """An agent: a network, an update rule, an optimiser."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import chex
 import distrax
@@ -32,6 +33,16 @@ class LearnerState(types.Record):
   params: types.AgentParams  # θ
   opt_state: types.OptState
   meta_state: types.MetaState  # The rule's; see `UpdateRule.init_meta_state`.
+
+
+class _LearningOutputs(NamedTuple):
+  """The network's outputs along a rollout, and the way from them to θ."""
+
+  agent_out: types.AgentOuts  # All of them, leaves [T+1, B, ...].
+  net_state: types.HaikuState  # After the rollout.
+  learned_out: types.AgentOuts  # Those the loss is a function of.
+  learned_actions: types.Array  # [T+1, B], where in them the taken actions are.
+  pullback: Callable[[types.AgentOuts], tuple[types.AgentParams]]
 
 
 class Agent:
@@ -76,6 +87,9 @@ class Agent:
       action_spec=single_action_spec,
       model_out_spec=self.update_rule.model_output_spec(single_action_spec),
       **agent_settings.net_settings.net_args,
+    )
+    self._model_outputs = frozenset(
+      self.update_rule.model_output_spec(single_action_spec)
     )
     self._optimizer = optimizers.clipped_adam(
       agent_settings.learning_rate, agent_settings.max_abs_update
@@ -205,11 +219,8 @@ class Agent:
     """
     checks.check_actor_rollout(rollout)
     params, meta_state = learner_state.params, dict(learner_state.meta_state)
-    agent_out, pullback, new_net_state = jax.vjp(
-      lambda p: self.unroll_net(p, agent_net_state, rollout),
-      params,
-      has_aux=True,
-    )
+    outputs = self._unroll_for_learning(params, agent_net_state, rollout)
+    agent_out = outputs.agent_out
 
     value_out = None
     critic_state: types.MetaState = {}
@@ -250,21 +261,30 @@ class Agent:
       # also where their numbers of masked steps differ.
       num_steps = jax.lax.pmean(num_steps, self._batch_axis_name)
 
-    def loss_fn(agent_out: types.AgentOuts) -> tuple[jax.Array, types.LogDict]:
-      at_outs = inputs.replace(agent_out=agent_out)
+    def losses(
+      at: types.UpdateRuleInputs,
+    ) -> tuple[jax.Array, types.LogDict]:
       loss, log = self.update_rule.agent_loss(
-        at_outs, meta_out, self._hyper_params, backprop=is_meta_training
+        at, meta_out, self._hyper_params, backprop=is_meta_training
       )
       loss_no_meta, log_no_meta = self.update_rule.agent_loss_no_meta(
-        at_outs, meta_out, self._hyper_params
+        at, meta_out, self._hyper_params
       )
       total_loss = jnp.sum((loss + loss_no_meta) * mask) / (num_steps + 1e-8)
-      return total_loss, {**log, **log_no_meta, 'total_loss': total_loss}
+      return total_loss, {**log, **log_no_meta}
 
     # The targets are constants of this gradient: it is taken in the agent's
-    # outputs, then pulled back to θ through the one unroll made above.
-    out_grads, log = jax.grad(loss_fn, has_aux=True)(agent_out)
-    (grads,) = pullback(out_grads)
+    # outputs, then pulled back to θ through the unroll made above.
+    (total_loss, log), out_grads = jax.value_and_grad(
+      lambda outs: losses(
+        inputs.replace(agent_out=outs, actions=outputs.learned_actions)
+      ),
+      has_aux=True,
+    )(outputs.learned_out)
+    (grads,) = outputs.pullback(out_grads)
+    log['total_loss'] = total_loss
+    _, full_log = losses(inputs)
+    log.update({k: full_log[k] for k in self.update_rule.logs_of_all_actions})
     log.update(jax.tree.map(jnp.mean, critic_log))
     if self._batch_axis_name is not None:
       grads, log = jax.lax.pmean((grads, log), self._batch_axis_name)
@@ -280,7 +300,49 @@ class Agent:
       opt_state=opt_state,
       meta_state={**new_meta_state, **critic_state},
     )
-    return new_learner_state, new_net_state, log
+    return new_learner_state, outputs.net_state, log
+
+  def _unroll_for_learning(
+    self,
+    params: types.AgentParams,
+    net_state: types.HaikuState,
+    rollout: types.ActorRollout,
+  ) -> '_LearningOutputs':
+    """Unrolls the network, and prepares the way back to θ.
+
+    Where rule and network allow it, gradients pass only through the predictions
+    of the actions that were taken, and not A times as many.
+    """
+    unroll = lambda p: self.unroll_net(p, net_state, rollout)
+    unroll_taken = self._network.unroll_taken
+    if unroll_taken is None or not self.update_rule.learns_taken_actions_only:
+      agent_out, pullback, net_state = jax.vjp(unroll, params, has_aux=True)
+      return _LearningOutputs(
+        agent_out, net_state, agent_out, rollout.actions, pullback
+      )
+
+    def unroll_one_action(p: types.AgentParams) -> types.AgentOuts:
+      outs, _ = unroll_taken(
+        p,
+        net_state,
+        rollout.observations,
+        rollout.discounts == 0,
+        rollout.actions,
+      )
+      return {
+        name: out[:, :, None] if name in self._model_outputs else out
+        for name, out in outs.items()
+      }
+
+    agent_out, new_net_state = unroll(params)
+    learned_out, pullback = jax.vjp(unroll_one_action, params)
+    return _LearningOutputs(
+      agent_out,
+      new_net_state,
+      learned_out,
+      jnp.zeros_like(rollout.actions),
+      pullback,
+    )
 
   def _build_critic(
     self, agent_settings: config_dict.ConfigDict

@@ -185,7 +185,7 @@ def _read(path: pathlib.Path) -> types.MetaParams:
     raise RuleFileError(
       f'{path} is not a readable rule file ({e}). It may be '
       'damaged: get it again'
-    ) from e
+    ) from None
   if not params:
     raise RuleFileError(f'{path} holds no parameters')
   return params

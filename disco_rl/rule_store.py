@@ -182,7 +182,7 @@ def download(
     raise RuleFileError(
       f'could not download {info.name} ({error}). Is there a network? If not, '
       f'{advice}'
-    ) from error
+    ) from None
   return folder / info.file
 
 

@@ -148,11 +148,15 @@ class PolicyNetwork:
     init: `(rng, observations [B, ...], should_reset [B]) -> (params, state)`.
     one_step: an `AgentStepFn`.
     unroll: an `AgentUnrollFn`.
+    unroll_taken: None, or `unroll` with one more argument, actions [T+1, B]:
+      the outputs that depend on an action are then those of that action alone,
+      [T+1, B, ...] without the axis of actions. Learning is faster with it.
   """
 
   init: Callable[..., tuple[AgentParams, HaikuState]]
   one_step: AgentStepFn
   unroll: AgentUnrollFn
+  unroll_taken: Callable[..., tuple[AgentOuts, HaikuState]] | None = None
 
 
 @chex_dataclass

@@ -55,6 +55,31 @@ def test_learning_keeps_the_state_and_changes_the_parameters(rule):
   assert all(jax.tree.leaves(moved))
 
 
+def test_learning_through_taken_actions_is_learning_through_all(monkeypatch):
+  """The fast path, against a network that does not offer it."""
+
+  def plain(**kwargs):
+    network = nets.get_network('mlp', **kwargs)
+    return types.PolicyNetwork(
+      init=network.init, one_step=network.one_step, unroll=network.unroll
+    )
+
+  monkeypatch.setitem(nets.NETWORKS, 'plain', plain)
+  fast, state, meta_params = _setting('disco')
+  slow = small.make_agent('disco', _changed('net_settings.name', 'plain'))
+  rollout = small.act(fast, state.params, jax.random.PRNGKey(1), 6)
+
+  def learn(an_agent):
+    state_and_log = an_agent.learner_step(
+      None, rollout, state, {}, meta_params, False
+    )
+    return state_and_log[0], state_and_log[2]
+
+  golden.check_trees_close(
+    jax.jit(lambda: learn(fast))(), jax.jit(lambda: learn(slow))(), 1e-4
+  )
+
+
 def test_state_can_be_donated():
   an_agent, state, meta_params = _setting('disco')
   rollout = small.act(an_agent, state.params, jax.random.PRNGKey(1), 4)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.networks import action_models
 from disco_rl.networks import nets
 from tests import golden
@@ -95,6 +96,21 @@ def test_vmap_grad_and_leaks(network):
     jax.jit(jax.vmap(loss))(double), jax.jit(loss)(params), 1e-5
   )
   leaks.check_none(loss, params)
+
+
+def test_taken_actions_are_rows_of_all_actions(network):
+  if network.unroll_taken is None:
+    return  # Such a network need not have it.
+  params, state = _init(network)
+  resets = jnp.zeros((T + 1, B), bool)
+  actions = jax.random.randint(jax.random.PRNGKey(1), (T + 1, B), 0, 3)
+  outs, _ = jax.jit(network.unroll)(params, state, OBSERVATIONS, resets)
+  taken, _ = jax.jit(network.unroll_taken)(
+    params, state, OBSERVATIONS, resets, actions
+  )
+  for name in ('z', 'q'):
+    outs[name] = utils.batch_lookup(outs[name], actions)
+  golden.check_trees_close(taken, outs, 1e-5)
 
 
 def test_nothing_is_mutated(network):

@@ -116,6 +116,21 @@ def test_unknown_transform_is_named():
     _build(option).init(None)
 
 
+@pytest.mark.parametrize(
+  ('chain', 'wanted'),
+  [
+    ('drop_last softmax z_net select_a', 'softmax z_net drop_last select_a'),
+    ('drop_last softmax', 'softmax drop_last'),
+    ('drop_last normalize softmax', 'drop_last normalize softmax'),
+    ('softmax drop_last', 'softmax drop_last'),
+    ('', ''),
+  ],
+)
+def test_dropping_the_last_step_is_postponed(chain, wanted):
+  postponed = input_transforms.postpone_drop_last(chain.split())
+  assert postponed == tuple(wanted.split())
+
+
 def test_any_output_can_be_an_input():
   config = small.settings('disco')
   option = disco.get_input_option()

@@ -43,14 +43,17 @@ class LSTMModel:
     self._head_mlp_hiddens = tuple(head_mlp_hiddens)
     self._lstm_size = lstm_size
 
-  def __call__(self, embedding: jax.Array) -> dict[str, jax.Array]:
-    """Predicts for all actions.
+  def __call__(
+    self, embedding: jax.Array, actions: types.Array | None = None
+  ) -> dict[str, jax.Array]:
+    """Predicts for all actions, or for one of each row.
 
     Args:
       embedding: [B, D].
+      actions: [B], int, or None for all actions.
 
     Returns:
-      Name to [B, A, *spec.shape].
+      Name to [B, A, *spec.shape]; with `actions`, to [B, *spec.shape].
     """
     cell = hk.Linear(self._lstm_size)(embedding)  # [B, H]
     weights = lstm.get_weights(
@@ -58,15 +61,20 @@ class LSTMModel:
     )
     # A one-hot input selects a row of w_x and the root is the same for every
     # action, so the only product is [B, H] x [H, 4H].
-    from_root = jnp.tanh(cell) @ weights.w_h + weights.b  # [B, 4H]
-    gates = from_root[:, None, :] + weights.w_x  # [B, A, 4H]
-    hidden = lstm.apply_gates(gates, cell[:, None, :]).hidden  # [B, A, H]
+    gates = jnp.tanh(cell) @ weights.w_h + weights.b  # [B, 4H]
+    if actions is None:
+      gates = gates[:, None, :] + weights.w_x  # [B, A, 4H]
+      cell = cell[:, None, :]
+    else:
+      # A product with one-hots: its gradient is a product, not a scatter.
+      gates += jax.nn.one_hot(actions, self._num_actions) @ weights.w_x
+    hidden = lstm.apply_gates(gates, cell).hidden  # [B, A, H] or [B, H]
 
     outs = {}
     for name, spec in self._out_spec.items():
       sizes = self._head_mlp_hiddens + (math.prod(spec.shape),)
       out = hk.nets.MLP(sizes)(hidden)
-      outs[name] = out.reshape(out.shape[:2] + tuple(spec.shape))
+      outs[name] = out.reshape(hidden.shape[:-1] + tuple(spec.shape))
     return outs
 
 

@@ -273,13 +273,26 @@ def _embed(
   num_steps, batch_size = actions.shape
   num_actions = policy.shape[-1]
 
-  def read(config: types.TransformConfig, shape: tuple[int, ...]) -> jax.Array:
-    x = input_transforms.get_source(inputs, config.source)
-    for name in config.transforms:
+  # Several inputs begin alike, with the most expensive transforms of all: what
+  # begins alike is computed once.
+  shared: dict[tuple[str, ...], jax.Array] = {}
+
+  def transformed(source: str, transforms: tuple[str, ...]) -> jax.Array:
+    if not transforms:
+      return input_transforms.get_source(inputs, source)
+    key = (source, *transforms)
+    if key not in shared or 'normalize' in transforms:
+      *before, last = transforms
       transform = input_transforms.get_transform(
-        name, dict(y_net=y_net, z_net=z_net)
+        last, dict(y_net=y_net, z_net=z_net)
       )
-      x = transform(x, actions, policy, axis_name)
+      x = transformed(source, tuple(before))
+      shared[key] = transform(x, actions, policy, axis_name)
+    return shared[key]
+
+  def read(config: types.TransformConfig, shape: tuple[int, ...]) -> jax.Array:
+    transforms = input_transforms.postpone_drop_last(config.transforms)
+    x = transformed(config.source, transforms)
     return x.reshape(shape + (-1,)).astype(policy.dtype)
 
   base = [read(c, (num_steps, batch_size)) for c in option.base]

@@ -56,22 +56,27 @@ class MLP(hk.Module):
       )
 
   def __call__(
-    self, observations: Any, should_reset: types.Array
+    self,
+    observations: Any,
+    should_reset: types.Array,
+    actions: types.Array | None = None,
   ) -> dict[str, jax.Array]:
     """Applies the network.
 
     Args:
       observations: tree of [B, ...].
       should_reset: [B], unused: the network has no memory.
+      actions: [B], the actions to predict for, or None for all.
 
     Returns:
-      Name to [B, *spec.shape], or [B, A, *spec.shape] for the action model's.
+      Name to [B, *spec.shape], or [B, A, *spec.shape] for the action model's
+      if no actions are given.
     """
     del should_reset
     torso = self._embedding_pass(observations)
     outs = self._head_pass(torso)
     if self._action_model is not None:
-      outs.update(self._action_model(torso))
+      outs.update(self._action_model(torso, actions))
     return outs
 
   # The two method names are part of the parameter names.
@@ -99,18 +104,18 @@ def feed_forward(module: Callable[..., Any]) -> Callable[..., Any]:
 
   Args:
     module: class of modules called with `(observations [B, ...],
-      should_reset [B])`.
+      should_reset [B], actions [B] or None)`.
 
   Returns:
     A function from the module's constructor arguments to a `PolicyNetwork`.
   """
 
   def build(*args: Any, **kwargs: Any) -> types.PolicyNetwork:
-    def one_step(observations: Any, should_reset: types.Array) -> Any:
-      return module(*args, **kwargs)(observations, should_reset)
+    def one_step(*inputs: Any) -> Any:
+      return module(*args, **kwargs)(*inputs)
 
-    def unroll(observations: Any, should_reset: types.Array) -> Any:
-      return hk.BatchApply(one_step)(observations, should_reset)
+    def unroll(*inputs: Any) -> Any:
+      return hk.BatchApply(one_step)(*inputs)
 
     # Both functions have the same parameters, so either can initialise them.
     step_net: Any = hk.without_apply_rng(hk.transform_with_state(one_step))
@@ -120,6 +125,7 @@ def feed_forward(module: Callable[..., Any]) -> Callable[..., Any]:
       init=jax.jit(step_net.init),
       one_step=step_net.apply,
       unroll=unroll_net.apply,
+      unroll_taken=unroll_net.apply,
     )
 
   return build

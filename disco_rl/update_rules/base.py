@@ -25,11 +25,17 @@ class UpdateRule(abc.ABC):
     optional_hyper_params: names it accepts besides.
     needs_value_out: whether the caller must put a critic's estimates into
       `rollout.value_out`.
+    learns_taken_actions_only: whether, of the outputs that depend on an action,
+      the losses read only those of the action that was taken. They may then be
+      given an `agent_out` that has no others: one action, number 0.
+    logs_of_all_actions: entries of the losses' logs that read the others too.
   """
 
   required_hyper_params: ClassVar[tuple[str, ...]] = ()
   optional_hyper_params: ClassVar[tuple[str, ...]] = ()
   needs_value_out: ClassVar[bool] = False
+  learns_taken_actions_only: ClassVar[bool] = False
+  logs_of_all_actions: ClassVar[tuple[str, ...]] = ()
 
   def init_params(
     self, rng: chex.PRNGKey

@@ -37,6 +37,8 @@ class DiscoUpdateRule(base.UpdateRule):
   )
   # Part of the published settings; the rule's own γ is `value_discount`.
   optional_hyper_params = ('discount_factor',)
+  learns_taken_actions_only = True
+  logs_of_all_actions = ('z',)
 
   def __init__(
     self,

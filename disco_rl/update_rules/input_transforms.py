@@ -182,6 +182,44 @@ def get_transform(
   return utils.lookup(factories, name, 'input transform', KeyError)()
 
 
+# Transforms of each step by itself, for which it does not matter whether the
+# last step is dropped before or after.
+_STEPWISE = frozenset(
+  {
+    'identity',
+    'softmax',
+    'stop_grad',
+    'clip',
+    'sign',
+    'sign_log',
+    'sign_hyp',
+    'masks_to_discounts',
+    'y_net',
+    'z_net',
+  }
+)
+
+
+def postpone_drop_last(transforms: Sequence[str]) -> tuple[str, ...]:
+  """An equal chain, in which a leading `drop_last` comes as late as it can.
+
+  Chains that differ only in dropping the last step then begin alike.
+
+  Args:
+    transforms: names, in order.
+
+  Returns:
+    Names, in order.
+  """
+  if not transforms or transforms[0] != 'drop_last':
+    return tuple(transforms)
+  rest = list(transforms[1:])
+  place = 0
+  while place < len(rest) and rest[place] in _STEPWISE:
+    place += 1
+  return (*rest[:place], 'drop_last', *rest[place:])
+
+
 def check_option(option: types.MetaNetInputOption) -> None:
   """Refuses unknown transform names before anything is traced."""
   known = {**TRANSFORMS, 'y_net': None, 'z_net': None}

@@ -1,0 +1,147 @@
+"""How long one learner step takes, in units of matrix products.
+
+A *unit* is the time of 24.3 GFLOP as 2048 x 2048 float32 products, about the
+arithmetic of the straightforward step on Catch. Units and steps are measured
+alternately, so that whatever else the machine does slows both alike.
+
+  python benchmarks/learner_step.py --rule disco_103 --json results.json
+"""
+
+import argparse
+import json
+import platform
+import time
+
+from dm_env import specs as dm_env_specs
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl import agent
+from disco_rl import rule_params
+from disco_rl import types
+
+UNIT_GFLOP = 24.3
+_PRODUCT_SIZE = 2048
+
+
+def make_unit():
+  """A function that measures one unit, in seconds."""
+  x = jnp.ones((_PRODUCT_SIZE, _PRODUCT_SIZE))
+  product = jax.jit(lambda a, b: a @ b)
+  product(x, x).block_until_ready()
+  scale = UNIT_GFLOP * 1e9 / (2 * _PRODUCT_SIZE**3)
+
+  def measure() -> float:
+    start = time.perf_counter()
+    product(x, x).block_until_ready()
+    return scale * (time.perf_counter() - start)
+
+  return measure
+
+
+def random_rollout(
+  rng: jax.Array, num_steps: int, batch_size: int, num_actions: int
+) -> types.ActorRollout:
+  """Experience like that of Catch 8 x 8, with any number of actions."""
+  keys = jax.random.split(rng, 5)
+  shape = (num_steps, batch_size)
+  logits = jax.random.normal(keys[4], (*shape, num_actions))
+  board = jax.random.bernoulli(keys[0], 2 / 64, (*shape, 8, 8, 1))
+  return types.ActorRollout(
+    observations=board.astype(jnp.float32),
+    actions=jax.random.randint(keys[1], shape, 0, num_actions),
+    rewards=jax.random.normal(keys[2], shape),
+    discounts=jax.random.bernoulli(keys[3], 6 / 7, shape),
+    agent_outs=dict(logits=logits),
+    states={},
+    logits=logits,
+  )
+
+
+def benchmark(
+  rule: str | None, num_actions: int, num_rounds: int
+) -> dict[str, float]:
+  """Compiles and times the learner step of the reference setting.
+
+  Args:
+    rule: name or path of η, None for random η: the time is the same.
+    num_actions: A.
+    num_rounds: how often to measure.
+
+  Returns:
+    Medians: units, ms; and compile seconds and megabytes of temporaries.
+  """
+  spec = types.ArraySpec((8, 8, 1), jnp.float32)
+  an_agent = agent.Agent(
+    single_observation_spec={'observation': spec},
+    single_action_spec=dm_env_specs.BoundedArray(
+      (), np.int32, 0, num_actions - 1
+    ),
+    agent_settings=agent.get_settings_disco(),
+    batch_axis_name=None,
+  )
+  rng = jax.random.PRNGKey(0)
+  if rule is None:
+    eta, _ = an_agent.update_rule.init_params(rng)
+  else:
+    eta = rule_params.load(rule)
+  state = an_agent.initial_learner_state(rng)
+  rollout = random_rollout(rng, 29, 64, num_actions)
+
+  def learner_step(eta, rollout, state):
+    state, _, log = an_agent.learner_step(rng, rollout, state, {}, eta, False)
+    return state, log
+
+  start = time.perf_counter()
+  compiled = (
+    jax.jit(learner_step, donate_argnums=2).lower(eta, rollout, state).compile()
+  )
+  compile_seconds = time.perf_counter() - start
+
+  unit = make_unit()
+  units, steps = [], []
+  for _ in range(num_rounds):
+    units.append(unit())
+    start = time.perf_counter()
+    state, log = compiled(eta, rollout, state)
+    jax.block_until_ready((state, log))
+    steps.append(time.perf_counter() - start)
+  units, steps = np.array(units[2:]), np.array(steps[2:])
+  memory = compiled.memory_analysis()
+  return dict(
+    num_actions=num_actions,
+    units=float(np.median(steps) / np.median(units)),
+    milliseconds=1e3 * float(np.median(steps)),
+    unit_milliseconds=1e3 * float(np.median(units)),
+    compile_seconds=compile_seconds,
+    temporaries_mb=memory.temp_size_in_bytes / 1e6,
+  )
+
+
+def main() -> None:
+  """Prints a table, and writes it as JSON if asked to."""
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument('--rule', help='name or path; random without it')
+  parser.add_argument('--actions', type=int, nargs='+', default=[3, 18])
+  parser.add_argument('--rounds', type=int, default=20)
+  parser.add_argument('--json', help='file to write the results to')
+  arguments = parser.parse_args()
+  if arguments.rounds < 3:
+    parser.error('--rounds must be at least 3: the first two do not count')
+  results = [
+    benchmark(arguments.rule, num_actions, arguments.rounds)
+    for num_actions in arguments.actions
+  ]
+  print(f'jax {jax.__version__}, {platform.machine()}, {jax.devices()}')
+  columns = list(results[0])
+  print(' | '.join(columns))
+  for row in results:
+    print(' | '.join(f'{row[column]:.4g}' for column in columns))
+  if arguments.json:
+    with open(arguments.json, 'w', encoding='utf-8') as file:
+      json.dump(results, file, indent=2)
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,96 @@
+"""A first-in-first-out store of trajectories, on the device.
+
+  buffer = replay.init(rollout, capacity=1024)
+  buffer = replay.add(buffer, rollout)
+  batch = replay.sample(buffer, rng, batch_size=64)
+
+All three are pure and can be compiled; with the buffer donated, adding changes
+it in place.
+"""
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from disco_rl import types
+
+
+class ReplayState(NamedTuple):
+  """The stored trajectories."""
+
+  data: types.ActorRollout  # Leaves [capacity, T+1, ...]: one row each.
+  num_added: jax.Array  # [], int32, all trajectories ever added.
+
+
+def init(rollout: types.ActorRollout, capacity: int) -> ReplayState:
+  """An empty buffer for trajectories like those of `rollout`.
+
+  Args:
+    rollout: leaves [T+1, B, ...], arrays or specs.
+    capacity: how many trajectories to keep; a multiple of B, so that a batch
+      of them is written in one piece.
+
+  Returns:
+    The buffer.
+  """
+  batch_size = rollout.rewards.shape[1]
+  if capacity < batch_size or capacity % batch_size:
+    raise ValueError(
+      f'the replay capacity must be a multiple of the {batch_size} '
+      f'trajectories of a rollout, got {capacity}'
+    )
+  return ReplayState(
+    data=jax.tree.map(
+      lambda x: jnp.zeros((capacity, x.shape[0], *x.shape[2:]), x.dtype),
+      rollout,
+    ),
+    num_added=jnp.zeros([], jnp.int32),
+  )
+
+
+def add(buffer: ReplayState, rollout: types.ActorRollout) -> ReplayState:
+  """Stores B trajectories, over the oldest ones if the buffer is full.
+
+  Args:
+    buffer: the buffer.
+    rollout: leaves [T+1, B, ...].
+
+  Returns:
+    The new buffer.
+  """
+  batch_size = rollout.rewards.shape[1]
+  start = buffer.num_added % buffer.data.rewards.shape[0]
+  data = jax.tree.map(
+    lambda stored, new: jax.lax.dynamic_update_slice_in_dim(
+      stored, jnp.swapaxes(new, 0, 1).astype(stored.dtype), start, axis=0
+    ),
+    buffer.data,
+    rollout,
+  )
+  return ReplayState(data=data, num_added=buffer.num_added + batch_size)
+
+
+def size(buffer: ReplayState) -> jax.Array:
+  """How many trajectories can be sampled, [], int32."""
+  return jnp.minimum(buffer.num_added, buffer.data.rewards.shape[0])
+
+
+def sample(
+  buffer: ReplayState, rng: chex.PRNGKey, batch_size: int
+) -> types.ActorRollout:
+  """Draws trajectories uniformly, with replacement.
+
+  Args:
+    buffer: a buffer that is not empty.
+    rng: consumed whole.
+    batch_size: B', how many to draw.
+
+  Returns:
+    A rollout with leaves [T+1, B', ...].
+  """
+  rows = jax.random.randint(rng, (batch_size,), 0, size(buffer))
+  return jax.tree.map(
+    lambda x: jnp.swapaxes(jnp.take(x, rows, axis=0), 0, 1), buffer.data
+  )

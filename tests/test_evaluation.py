@@ -1,0 +1,222 @@
+"""Acting, replay, episode returns, and the experiment made of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from disco_rl import acting
+from disco_rl import agent
+from disco_rl import episode_returns
+from disco_rl import evaluation
+from disco_rl import replay
+from disco_rl import types
+from disco_rl.environments import registry
+from tests import golden
+from tests import small
+
+
+def _rollout(values, num_steps=3):
+  """One trajectory per value, which is everywhere in it."""
+  x = jnp.broadcast_to(
+    jnp.asarray(values, jnp.float32), (num_steps, len(values))
+  )
+  return types.ActorRollout(
+    observations={'o': x[..., None]},
+    actions=x.astype(jnp.int32),
+    rewards=x,
+    discounts=x > 0,
+    agent_outs=dict(logits=x[..., None]),
+    states={},
+    logits=x[..., None],
+  )
+
+
+def test_replay_is_first_in_first_out():
+  buffer = replay.init(_rollout([0, 0]), capacity=6)
+  add = jax.jit(replay.add)
+  for i in range(5):
+    buffer = add(buffer, _rollout([2 * i, 2 * i + 1]))
+    newest = range(max(0, 2 * i - 4), 2 * i + 2)
+    stored = buffer.data.rewards[: int(replay.size(buffer)), 0]
+    assert sorted(stored.tolist()) == list(newest)
+  assert add._cache_size() == 1
+  assert buffer.data.observations['o'].shape == (6, 3, 1)
+  assert buffer.data.actions.dtype == jnp.int32
+
+
+def test_replay_samples_whole_trajectories_uniformly():
+  buffer = replay.init(_rollout([0, 0]), capacity=8)
+  for i in range(2):  # Half full: the other half must not be sampled.
+    buffer = replay.add(buffer, _rollout([1 + 2 * i, 2 + 2 * i]))
+  batch = jax.jit(replay.sample, static_argnums=2)(
+    buffer, jax.random.PRNGKey(0), 4000
+  )
+  assert batch.rewards.shape == (3, 4000)
+  for leaf in (batch.rewards, batch.actions, batch.logits[..., 0]):
+    np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[0], leaf.shape))
+  np.testing.assert_array_equal(batch.rewards, batch.actions)
+  counts = np.bincount(np.asarray(batch.actions[0]), minlength=5)
+  assert counts[0] == 0
+  np.testing.assert_allclose(counts[1:], 1000, atol=4 * np.sqrt(750))
+
+
+@pytest.mark.parametrize('capacity', [0, 1, 7])
+def test_replay_of_an_odd_size_is_refused(capacity):
+  with pytest.raises(ValueError, match=f'multiple of the 2 .* got {capacity}'):
+    replay.init(_rollout([0, 0]), capacity)
+
+
+def test_episode_returns_do_not_depend_on_the_cuts():
+  rng = np.random.RandomState(0)
+  rewards = rng.normal(size=(24, 3)).astype(np.float32)
+  discounts = rng.rand(24, 3) > 0.2
+  wanted_returns, wanted_lengths = [], []
+  for b in range(3):
+    total, length = 0.0, 0
+    for t in range(24):
+      total, length = total + rewards[t, b], length + 1
+      if not discounts[t, b]:
+        wanted_returns.append(total)
+        wanted_lengths.append(length)
+        total, length = 0.0, 0
+  for cut in (24, 8, 3):
+    running = episode_returns.init(3)
+    totals = np.zeros(3)
+    for start in range(0, 24, cut):
+      part = slice(start, start + cut)
+      running, finished = episode_returns.update(
+        running, rewards[part], discounts[part]
+      )
+      totals += np.array(finished)
+    np.testing.assert_allclose(
+      totals,
+      [len(wanted_returns), sum(wanted_returns), sum(wanted_lengths)],
+      1e-4,
+    )
+
+
+def _make(rule='actor_critic', env_name='catch', rows=5, columns=4, **sizes):
+  config = evaluation.Config(
+    **{
+      **dict(
+        batch_size=8, rollout_length=6, replay_ratio=4, replay_capacity=16
+      ),
+      **sizes,
+    }
+  )
+  env = registry.get_environment(
+    env_name, config.num_envs, rows=rows, columns=columns
+  )
+  an_agent = agent.Agent(
+    single_observation_spec=env.single_observation_spec(),
+    single_action_spec=env.single_action_spec(),
+    agent_settings=small.settings(rule),
+    batch_axis_name=None,
+  )
+  experiment = evaluation.Experiment(an_agent, env, config)
+  eta, _ = an_agent.update_rule.init_params(jax.random.PRNGKey(9))
+  return experiment, an_agent, env, eta
+
+
+def test_host_acting_is_device_acting():
+  experiment, an_agent, env, _ = _make()
+  del experiment
+  rng = jax.random.PRNGKey(0)
+  params = an_agent.initial_learner_state(rng).params
+  state = acting.initial_actor_state(an_agent, env, rng)
+  host = acting.HostUnroll(an_agent, env, num_steps=6)
+  device = jax.jit(
+    lambda state, rng: acting.unroll_jittable(
+      an_agent, env, params, state, rng, 6
+    )
+  )
+  host_state = state
+  for key in jax.random.split(rng, 2):
+    state, rollout = device(state, key)
+    host_state, host_rollout = host(params, host_state, key)
+    golden.check_trees_close(
+      jax.tree.map(np.asarray, rollout), host_rollout, 1e-5
+    )
+    golden.check_trees_close(host_state, state, 1e-5)
+  assert set(rollout.agent_outs) == {'logits'}
+
+
+def test_learning_waits_for_the_replay_to_fill():
+  experiment, _, _, eta = _make()
+  state = experiment.init(jax.random.PRNGKey(0))
+  first = jax.device_get(state.learner.params)
+  # Two trajectories an iteration, eight needed.
+  state, metrics = experiment.run(eta, state, 3)
+  assert np.isnan(metrics['total_loss']).all()
+  golden.check_trees_close(jax.device_get(state.learner.params), first, 0)
+  state, metrics = experiment.run(eta, state, 3)
+  assert np.isfinite(metrics['total_loss']).all()
+  assert int(state.iteration) == 6
+  assert all(x.shape == (3,) for x in metrics.values())
+
+
+@pytest.mark.parametrize('env_name', ['catch', 'catch_numpy'])
+@pytest.mark.parametrize('replay_ratio', [1, 4])
+def test_every_kind_of_environment_with_and_without_replay(
+  env_name, replay_ratio
+):
+  experiment, _, _, eta = _make(env_name=env_name, replay_ratio=replay_ratio)
+  state = experiment.init(jax.random.PRNGKey(0))
+  assert (state.buffer is None) == (replay_ratio == 1)
+  state, metrics = experiment.run(eta, state, 6)
+  assert np.isfinite(metrics['total_loss'][-1])
+  assert metrics['num_episodes'].sum() > 0
+  mean_length = metrics['total_length'].sum() / metrics['num_episodes'].sum()
+  np.testing.assert_allclose(mean_length, 4, atol=0.6)
+
+
+def test_chunks_make_no_difference_and_compile_once():
+  experiment, _, _, eta = _make('disco')
+  one, _ = experiment.run(eta, experiment.init(jax.random.PRNGKey(0)), 8)
+  state = experiment.init(jax.random.PRNGKey(0))
+  for _ in range(4):
+    state, _ = experiment.run(eta, state, 2)
+  golden.check_trees_close(state, one, 1e-6)
+  assert experiment._chunk._cache_size() == 2  # One for each chunk length.
+
+
+def test_seeds_can_be_mapped():
+  experiment, _, _, eta = _make()
+  keys = jax.random.split(jax.random.PRNGKey(0), 2)
+  many, metrics = jax.jit(
+    jax.vmap(lambda key: experiment.run_traced(eta, experiment.init(key), 6))
+  )(keys)
+  for i, key in enumerate(keys):
+    one, one_metrics = experiment.run(eta, experiment.init(key), 6)
+    golden.check_trees_close(
+      jax.tree.map(lambda x, i=i: np.asarray(x[i]), many.learner.params),
+      jax.device_get(one.learner.params),
+      1e-4,
+    )
+    np.testing.assert_allclose(
+      metrics['total_return'][i], one_metrics['total_return']
+    )
+
+
+@pytest.mark.parametrize(
+  ('sizes', 'message'),
+  [
+    (dict(batch_size=0), 'batch_size must be at least 1'),
+    (dict(rollout_length=1), 'rollout_length must be at least 2'),
+    (dict(batch_size=10), r'batch_size \(10\) must be a multiple of'),
+    (dict(replay_capacity=15), r'replay_capacity \(15\) must be a multiple'),
+    (dict(replay_capacity=4), r'min_replay_size \(8\) must be between 1 and'),
+    (dict(min_replay_size=0), r'min_replay_size \(0\) must be between'),
+  ],
+)
+def test_nonsense_sizes_are_refused(sizes, message):
+  with pytest.raises(ValueError, match=message):
+    _make(**sizes)
+
+
+def test_environment_of_another_size_is_refused():
+  _, an_agent, _, _ = _make()
+  env = registry.get_environment('catch', 3, rows=5, columns=4)
+  with pytest.raises(ValueError, match='has 3 streams'):
+    evaluation.Experiment(an_agent, env, evaluation.Config())
