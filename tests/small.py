@@ -7,10 +7,12 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from disco_rl import agent
+from disco_rl import evaluation
 from disco_rl import settings as settings_lib
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import jittable_envs
+from disco_rl.environments import registry
 
 NUM_ACTIONS = 3
 
@@ -124,3 +126,27 @@ def rule_inputs(
 
 def copy_tree(tree: Any) -> Any:
   return jax.tree.map(lambda x: jnp.array(x, copy=True), tree)
+
+
+def make_experiment(
+  rule: str = 'actor_critic', env_name: str = 'catch', **sizes: int
+) -> tuple[evaluation.Experiment, agent.Agent, Any, Any]:
+  """A small experiment, its agent, its environment, and random η."""
+  config = evaluation.Config(
+    **{
+      **dict(
+        batch_size=8, rollout_length=6, replay_ratio=4, replay_capacity=16
+      ),
+      **sizes,
+    }
+  )
+  env = registry.get_environment(env_name, config.num_envs, rows=5, columns=4)
+  an_agent = agent.Agent(
+    single_observation_spec=env.single_observation_spec(),
+    single_action_spec=env.single_action_spec(),
+    agent_settings=settings(rule),
+    batch_axis_name=None,
+  )
+  experiment = evaluation.Experiment(an_agent, env, config)
+  eta, _ = an_agent.update_rule.init_params(jax.random.PRNGKey(9))
+  return experiment, an_agent, env, eta

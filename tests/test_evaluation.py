@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from disco_rl import acting
-from disco_rl import agent
 from disco_rl import episode_returns
 from disco_rl import evaluation
 from disco_rl import replay
@@ -96,31 +95,8 @@ def test_episode_returns_do_not_depend_on_the_cuts():
     )
 
 
-def _make(rule='actor_critic', env_name='catch', rows=5, columns=4, **sizes):
-  config = evaluation.Config(
-    **{
-      **dict(
-        batch_size=8, rollout_length=6, replay_ratio=4, replay_capacity=16
-      ),
-      **sizes,
-    }
-  )
-  env = registry.get_environment(
-    env_name, config.num_envs, rows=rows, columns=columns
-  )
-  an_agent = agent.Agent(
-    single_observation_spec=env.single_observation_spec(),
-    single_action_spec=env.single_action_spec(),
-    agent_settings=small.settings(rule),
-    batch_axis_name=None,
-  )
-  experiment = evaluation.Experiment(an_agent, env, config)
-  eta, _ = an_agent.update_rule.init_params(jax.random.PRNGKey(9))
-  return experiment, an_agent, env, eta
-
-
 def test_host_acting_is_device_acting():
-  experiment, an_agent, env, _ = _make()
+  experiment, an_agent, env, _ = small.make_experiment()
   del experiment
   rng = jax.random.PRNGKey(0)
   params = an_agent.initial_learner_state(rng).params
@@ -143,7 +119,7 @@ def test_host_acting_is_device_acting():
 
 
 def test_learning_waits_for_the_replay_to_fill():
-  experiment, _, _, eta = _make()
+  experiment, _, _, eta = small.make_experiment()
   state = experiment.init(jax.random.PRNGKey(0))
   first = jax.device_get(state.learner.params)
   # Two trajectories an iteration, eight needed.
@@ -161,7 +137,9 @@ def test_learning_waits_for_the_replay_to_fill():
 def test_every_kind_of_environment_with_and_without_replay(
   env_name, replay_ratio
 ):
-  experiment, _, _, eta = _make(env_name=env_name, replay_ratio=replay_ratio)
+  experiment, _, _, eta = small.make_experiment(
+    env_name=env_name, replay_ratio=replay_ratio
+  )
   state = experiment.init(jax.random.PRNGKey(0))
   assert (state.buffer is None) == (replay_ratio == 1)
   state, metrics = experiment.run(eta, state, 6)
@@ -172,7 +150,7 @@ def test_every_kind_of_environment_with_and_without_replay(
 
 
 def test_chunks_make_no_difference_and_compile_once():
-  experiment, _, _, eta = _make('disco')
+  experiment, _, _, eta = small.make_experiment('disco')
   one, _ = experiment.run(eta, experiment.init(jax.random.PRNGKey(0)), 8)
   state = experiment.init(jax.random.PRNGKey(0))
   for _ in range(4):
@@ -182,7 +160,7 @@ def test_chunks_make_no_difference_and_compile_once():
 
 
 def test_seeds_can_be_mapped():
-  experiment, _, _, eta = _make()
+  experiment, _, _, eta = small.make_experiment()
   keys = jax.random.split(jax.random.PRNGKey(0), 2)
   many, metrics = jax.jit(
     jax.vmap(lambda key: experiment.run_traced(eta, experiment.init(key), 6))
@@ -212,11 +190,11 @@ def test_seeds_can_be_mapped():
 )
 def test_nonsense_sizes_are_refused(sizes, message):
   with pytest.raises(ValueError, match=message):
-    _make(**sizes)
+    small.make_experiment(**sizes)
 
 
 def test_environment_of_another_size_is_refused():
-  _, an_agent, _, _ = _make()
+  _, an_agent, _, _ = small.make_experiment()
   env = registry.get_environment('catch', 3, rows=5, columns=4)
   with pytest.raises(ValueError, match='has 3 streams'):
     evaluation.Experiment(an_agent, env, evaluation.Config())

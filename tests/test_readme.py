@@ -12,13 +12,14 @@ ROOT = pathlib.Path(__file__).parents[1]
 def test_python_examples_run_in_order():
   text = (ROOT / 'README.md').read_text(encoding='utf-8')
   blocks = re.findall(r'```python\n(.*?)```', text, flags=re.DOTALL)
-  assert len(blocks) == 3
+  assert len(blocks) == 4
   names = {}
   for block in blocks:
     exec(compile(block, 'README.md', 'exec'), names)
   gradients = jax.tree.leaves(names['grads'])
   assert all(np.isfinite(g).all() for g in gradients)
   assert any(np.abs(g).max() > 0 for g in gradients)
+  assert np.isfinite(names['metrics']['total_loss'][-1])
 
 
 def test_commands_are_make_targets():
