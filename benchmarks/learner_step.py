@@ -1,15 +1,12 @@
 """How long one learner step takes, in units of matrix products.
 
-A *unit* is the time of 24.3 GFLOP as 2048 x 2048 float32 products, about the
-arithmetic of the straightforward step on Catch. Units and steps are measured
-alternately, so that whatever else the machine does slows both alike.
+Units are explained in `units.py`. Units and steps are measured alternately, so
+that whatever else the machine does slows both alike.
 
-  python benchmarks/learner_step.py --rule disco_103 --json results.json
+  python -m benchmarks.learner_step --rule disco_103 --json results.json
 """
 
 import argparse
-import json
-import platform
 import time
 
 from dm_env import specs as dm_env_specs
@@ -17,27 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import units
 from disco_rl import agent
 from disco_rl import rule_params
 from disco_rl import types
-
-UNIT_GFLOP = 24.3
-_PRODUCT_SIZE = 2048
-
-
-def make_unit():
-  """A function that measures one unit, in seconds."""
-  x = jnp.ones((_PRODUCT_SIZE, _PRODUCT_SIZE))
-  product = jax.jit(lambda a, b: a @ b)
-  product(x, x).block_until_ready()
-  scale = UNIT_GFLOP * 1e9 / (2 * _PRODUCT_SIZE**3)
-
-  def measure() -> float:
-    start = time.perf_counter()
-    product(x, x).block_until_ready()
-    return scale * (time.perf_counter() - start)
-
-  return measure
 
 
 def random_rollout(
@@ -99,21 +79,22 @@ def benchmark(
   )
   compile_seconds = time.perf_counter() - start
 
-  unit = make_unit()
-  units, steps = [], []
+  unit = units.make_unit()
+  unit_seconds, steps = [], []
   for _ in range(num_rounds):
-    units.append(unit())
+    unit_seconds.append(unit())
     start = time.perf_counter()
     state, log = compiled(eta, rollout, state)
     jax.block_until_ready((state, log))
     steps.append(time.perf_counter() - start)
-  units, steps = np.array(units[2:]), np.array(steps[2:])
+  step_seconds = float(np.median(steps[2:]))
+  unit_median = float(np.median(unit_seconds[2:]))
   memory = compiled.memory_analysis()
   return dict(
     num_actions=num_actions,
-    units=float(np.median(steps) / np.median(units)),
-    milliseconds=1e3 * float(np.median(steps)),
-    unit_milliseconds=1e3 * float(np.median(units)),
+    units=step_seconds / unit_median,
+    milliseconds=1e3 * step_seconds,
+    unit_milliseconds=1e3 * unit_median,
     compile_seconds=compile_seconds,
     temporaries_mb=memory.temp_size_in_bytes / 1e6,
   )
@@ -133,14 +114,7 @@ def main() -> None:
     benchmark(arguments.rule, num_actions, arguments.rounds)
     for num_actions in arguments.actions
   ]
-  print(f'jax {jax.__version__}, {platform.machine()}, {jax.devices()}')
-  columns = list(results[0])
-  print(' | '.join(columns))
-  for row in results:
-    print(' | '.join(f'{row[column]:.4g}' for column in columns))
-  if arguments.json:
-    with open(arguments.json, 'w', encoding='utf-8') as file:
-      json.dump(results, file, indent=2)
+  units.report(results, arguments.json)
 
 
 if __name__ == '__main__':

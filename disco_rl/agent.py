@@ -251,9 +251,8 @@ class Agent:
       self._batch_axis_name,
     )
 
-    # The action of a step with discount 0 was chosen on the first observation
-    # of the next episode, as everywhere else, but the step counts as the end
-    # of the last one: it carries no loss.
+    # A step with discount 0 shows the first observation of a new episode, but
+    # counts as the end of the old one: as published, it carries no loss.
     mask = jnp.asarray(rollout.discounts[:-1] > 0, jnp.float32)
     num_steps = jnp.sum(mask)
     if self._batch_axis_name is not None:
@@ -283,8 +282,9 @@ class Agent:
     )(outputs.learned_out)
     (grads,) = outputs.pullback(out_grads)
     log['total_loss'] = total_loss
-    _, full_log = losses(inputs)
-    log.update({k: full_log[k] for k in self.update_rule.logs_of_all_actions})
+    if self.update_rule.logs_of_all_actions:
+      _, full_log = losses(inputs)
+      log |= {k: full_log[k] for k in self.update_rule.logs_of_all_actions}
     log.update(jax.tree.map(jnp.mean, critic_log))
     if self._batch_axis_name is not None:
       grads, log = jax.lax.pmean((grads, log), self._batch_axis_name)

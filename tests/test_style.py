@@ -12,7 +12,7 @@ import disco_rl
 ROOT = pathlib.Path(__file__).parents[1]
 FILES = sorted(
   path
-  for folder in ('disco_rl', 'tests', 'examples')
+  for folder in ('disco_rl', 'tests', 'examples', 'benchmarks')
   for path in (ROOT / folder).rglob('*.py')
 )
 
@@ -24,7 +24,7 @@ def test_our_own_code_is_imported_by_module(path):
       continue
     assert node.level == 0, 'relative import'
     package = (node.module or '').split('.')[0]
-    if package not in ('disco_rl', 'tests'):
+    if package not in ('disco_rl', 'tests', 'benchmarks'):
       continue
     for alias in node.names:
       importlib.import_module(f'{node.module}.{alias.name}')

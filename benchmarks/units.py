@@ -1,0 +1,44 @@
+"""The yardstick of all benchmarks: time measured in matrix products."""
+
+from collections.abc import Callable, Sequence
+import json
+import platform
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+UNIT_GFLOP = 24.3
+_PRODUCT_SIZE = 2048
+
+
+def make_unit() -> Callable[[], float]:
+  """A function that measures one unit, in seconds.
+
+  A unit is the time of 24.3 GFLOP as 2048 x 2048 float32 products, about the
+  arithmetic of the straightforward learner step on Catch.
+  """
+  x = jnp.ones((_PRODUCT_SIZE, _PRODUCT_SIZE))
+  product = jax.jit(lambda a, b: a @ b)
+  product(x, x).block_until_ready()
+  scale = UNIT_GFLOP * 1e9 / (2 * _PRODUCT_SIZE**3)
+
+  def measure() -> float:
+    start = time.perf_counter()
+    product(x, x).block_until_ready()
+    return scale * (time.perf_counter() - start)
+
+  return measure
+
+
+def report(results: Sequence[dict[str, Any]], json_path: str | None) -> None:
+  """Prints results as a table, and writes them as JSON if asked to."""
+  print(f'jax {jax.__version__}, {platform.machine()}, {jax.devices()}')
+  columns = list(results[0])
+  print(' | '.join(columns))
+  for row in results:
+    print(' | '.join(f'{row[column]:.4g}' for column in columns))
+  if json_path:
+    with open(json_path, 'w', encoding='utf-8') as file:
+      json.dump(list(results), file, indent=2)

@@ -1,0 +1,24 @@
+"""Every benchmark runs, and measures what it says."""
+
+import json
+
+from benchmarks import learner_step
+from benchmarks import training_iteration
+from benchmarks import units
+
+
+def test_reports_are_tables_and_json(tmp_path, capsys):
+  results = [dict(units=1.25, milliseconds=200.0)]
+  units.report(results, str(tmp_path / 'x.json'))
+  assert json.loads((tmp_path / 'x.json').read_text()) == results
+  assert '1.25 | 200' in capsys.readouterr().out
+
+
+def test_learner_step():
+  result = learner_step.benchmark(rule=None, num_actions=3, num_rounds=3)
+  assert result['units'] > 0 and result['temporaries_mb'] < 500
+
+
+def test_training_iteration():
+  result = training_iteration.benchmark(rule=None, chunk=16, num_chunks=1)
+  assert result['units'] > 0 and result['milliseconds'] > 0
