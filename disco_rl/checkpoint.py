@@ -89,19 +89,18 @@ def _raw(leaf: Any) -> Any:
 def _restore(
   array: np.ndarray, like: Any, name: str, path: pathlib.Path
 ) -> Any:
+  restored: Any
   if _is_key(like):
-    key = jax.random.wrap_key_data(
+    restored = jax.random.wrap_key_data(
       jnp.asarray(array), impl=jax.random.key_impl(like)
     )
-    found, wanted = key.shape, like.shape
-    restored: Any = key
+    dtype: Any = like.dtype
   else:
     dtype = np.dtype(getattr(like, 'dtype', None) or np.asarray(like).dtype)
     if array.dtype.kind == 'V' and array.dtype.itemsize == dtype.itemsize:
       array = array.view(dtype)  # How npz stores bfloat16 and its like.
-    found = (array.shape, array.dtype)
-    wanted = (np.shape(like), dtype)
     restored = jnp.asarray(array)
+  found, wanted = (restored.shape, restored.dtype), (np.shape(like), dtype)
   if found != wanted:
     raise CheckpointError(
       f'{path}: {name} is {found}, but {wanted} is needed. Was it made with '
