@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from disco_rl import files
+
 UNIT_GFLOP = 24.3
 _PRODUCT_SIZE = 2048
 
@@ -40,5 +42,5 @@ def report(results: Sequence[dict[str, Any]], json_path: str | None) -> None:
   for row in results:
     print(' | '.join(f'{row[column]:.4g}' for column in columns))
   if json_path:
-    with open(json_path, 'w', encoding='utf-8') as file:
-      json.dump(list(results), file, indent=2)
+    with files.atomic_writer(json_path) as file:
+      file.write(json.dumps(list(results), indent=2).encode())

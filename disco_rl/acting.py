@@ -39,6 +39,32 @@ def initial_actor_state(
   return ActorState(env_state, timestep, net_state)
 
 
+def step_agent(
+  agent: agent_lib.Agent,
+  params: types.AgentParams,
+  rng: chex.PRNGKey,
+  timestep: types.EnvironmentTimestep,
+  net_state: types.HaikuState,
+  outputs: Sequence[str] = ('logits',),
+) -> tuple[types.ActorTimestep, types.HaikuState]:
+  """`Agent.actor_step`, keeping only some of the network's outputs.
+
+  Args:
+    agent: who acts.
+    params: θ.
+    rng: consumed whole.
+    timestep: leaves [B, ...].
+    net_state: the network's state before this step.
+    outputs: which outputs to keep.
+
+  Returns:
+    The step of experience, and the network's state after it.
+  """
+  step, net_state = agent.actor_step(params, rng, timestep, net_state)
+  kept = {name: step.agent_outs[name] for name in outputs}
+  return step.replace(agent_outs=kept), net_state
+
+
 def unroll_jittable(
   agent: agent_lib.Agent,
   env: base.Environment,
@@ -67,15 +93,11 @@ def unroll_jittable(
   def step(
     state: ActorState, rng: chex.PRNGKey
   ) -> tuple[ActorState, types.ActorTimestep]:
-    actor_step, net_state = agent.actor_step(
-      params, rng, state.timestep, state.net_state
+    actor_step, net_state = step_agent(
+      agent, params, rng, state.timestep, state.net_state, outputs
     )
     env_state, timestep = env.step(state.env_state, actor_step.actions)
-    kept = {name: actor_step.agent_outs[name] for name in outputs}
-    return (
-      ActorState(env_state, timestep, net_state),
-      actor_step.replace(agent_outs=kept),
-    )
+    return ActorState(env_state, timestep, net_state), actor_step
 
   state, steps = jax.lax.scan(step, state, jax.random.split(rng, num_steps))
   return state, types.ActorRollout.from_timestep(steps)
@@ -102,17 +124,11 @@ class HostUnroll:
     self._env = env
     self._num_steps = num_steps
 
-    def step(
-      params: types.AgentParams,
-      rng: chex.PRNGKey,
-      timestep: types.EnvironmentTimestep,
-      net_state: types.HaikuState,
-    ) -> tuple[types.ActorTimestep, types.HaikuState]:
-      actor_step, net_state = agent.actor_step(params, rng, timestep, net_state)
-      kept = {name: actor_step.agent_outs[name] for name in outputs}
-      return actor_step.replace(agent_outs=kept), net_state
-
-    self._step = jax.jit(step)
+    self._step = jax.jit(
+      lambda params, rng, timestep, net_state: step_agent(
+        agent, params, rng, timestep, net_state, outputs
+      )
+    )
 
   def __call__(
     self, params: types.AgentParams, state: ActorState, rng: chex.PRNGKey

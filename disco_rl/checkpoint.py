@@ -10,8 +10,6 @@ tree. It is written whole or not at all, and nothing is unpickled.
 import os
 import pathlib
 from typing import Any
-import zipfile
-import zlib
 
 import jax
 import jax.numpy as jnp
@@ -50,9 +48,8 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
   """
   path = pathlib.Path(path)
   try:
-    with open(path, 'rb') as file, np.load(file, allow_pickle=False) as archive:
-      arrays = {name: archive[name] for name in archive.files}
-  except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as e:
+    arrays = files.read_npz(path)
+  except files.UnreadableFileError as e:
     raise CheckpointError(f'cannot read the checkpoint {path}: {e}') from None
 
   wanted = _named_leaves(like)

@@ -308,9 +308,12 @@ class Experiment:
     self, params: types.AgentParams, actor: acting.ActorState
   ) -> types.ActorRollout:
     """A rollout, for its shapes, whatever the environment."""
-    step, _ = self._agent.actor_step(
-      params, jax.random.PRNGKey(0), actor.timestep, actor.net_state
+    step, _ = acting.step_agent(
+      self._agent,
+      params,
+      jax.random.PRNGKey(0),
+      actor.timestep,
+      actor.net_state,
     )
-    step = step.replace(agent_outs={'logits': step.logits})
     stacked = utils.tree_stack([step] * self._config.rollout_length)
     return types.ActorRollout.from_timestep(stacked)

@@ -1,4 +1,4 @@
-"""Files that are written whole, or not at all."""
+"""Files that are written whole or not at all, and read with care."""
 
 from collections.abc import Iterator
 import contextlib
@@ -6,6 +6,26 @@ import os
 import pathlib
 import secrets
 from typing import IO
+import zipfile
+import zlib
+
+import numpy as np
+
+# All that NumPy and zipfile raise for one damaged file or another.
+_READ_ERRORS = (
+  EOFError,
+  KeyError,
+  NotImplementedError,
+  OSError,
+  RuntimeError,
+  ValueError,
+  zipfile.BadZipFile,
+  zlib.error,
+)
+
+
+class UnreadableFileError(ValueError):
+  """A file is damaged, or not of the kind it should be."""
 
 
 @contextlib.contextmanager
@@ -33,3 +53,23 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
   except BaseException:
     part.unlink(missing_ok=True)
     raise
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+  """Reads all arrays of an npz file; nothing is unpickled.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    Name to array.
+
+  Raises:
+    UnreadableFileError: whatever is wrong with the file.
+  """
+  try:
+    # Opened here: NumPy does not close a file it cannot read.
+    with open(path, 'rb') as file, np.load(file, allow_pickle=False) as archive:
+      return {name: archive[name] for name in archive.files}
+  except _READ_ERRORS as error:
+    raise UnreadableFileError(str(error)) from None

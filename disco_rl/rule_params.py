@@ -15,7 +15,6 @@ import os
 import pathlib
 from typing import Any
 import zipfile
-import zlib
 
 import jax.numpy as jnp
 import numpy as np
@@ -25,18 +24,6 @@ from disco_rl import rule_store
 from disco_rl import types
 
 RuleFileError = rule_store.RuleFileError
-
-# All that NumPy and zipfile raise for one damaged file or another.
-_READ_ERRORS = (
-  EOFError,
-  KeyError,
-  NotImplementedError,
-  OSError,
-  RuntimeError,
-  ValueError,
-  zipfile.BadZipFile,
-  zlib.error,
-)
 
 _MAX_COMMENT_BYTES = (1 << 16) - 1  # The zip format's own limit.
 
@@ -169,23 +156,20 @@ def _read(path: pathlib.Path) -> types.MetaParams:
       f'{path} is not an npz file, or is cut short: get it again'
     )
   try:
-    # Opened here: NumPy does not close a file it cannot read.
-    with open(path, 'rb') as file, np.load(file, allow_pickle=False) as archive:
-      for key in archive.files:
-        module, _, name = key.rpartition('/')
-        if not module or not name:
-          raise RuleFileError(
-            f'{path}: the key {key!r} is not of the form module/name'
-          )
-        value = _as_float32(key, archive[key], str(path))
-        params.setdefault(module, {})[name] = jnp.asarray(value)
-  except RuleFileError:
-    raise
-  except _READ_ERRORS as e:
+    arrays = files.read_npz(path)
+  except files.UnreadableFileError as e:
     raise RuleFileError(
-      f'{path} is not a readable rule file ({e}). It may be '
-      'damaged: get it again'
+      f'{path} is not a readable rule file ({e}). It may be damaged: get it '
+      'again'
     ) from None
+  for key, array in arrays.items():
+    module, _, name = key.rpartition('/')
+    if not module or not name:
+      raise RuleFileError(
+        f'{path}: the key {key!r} is not of the form module/name'
+      )
+    value = _as_float32(key, array, str(path))
+    params.setdefault(module, {})[name] = jnp.asarray(value)
   if not params:
     raise RuleFileError(f'{path} holds no parameters')
   return params
