@@ -15,13 +15,14 @@ import numpy as np
 
 from benchmarks import units
 from disco_rl import agent
-from disco_rl import evaluation
+from disco_rl import experiment
+from disco_rl import population as population_lib
 from disco_rl import rule_params
 from disco_rl.environments import registry
 
 
 def benchmark(
-  rule: str | None, chunk: int, num_chunks: int
+  rule: str | None, chunk: int, num_chunks: int, num_seeds: int = 1
 ) -> dict[str, float]:
   """Trains for a while, and measures.
 
@@ -29,46 +30,46 @@ def benchmark(
     rule: name or path of η, None for random η: the time is the same.
     chunk: iterations per compiled program.
     num_chunks: how many chunks to measure.
+    num_seeds: agents trained at once.
 
   Returns:
-    Units and milliseconds of an iteration (medians), seconds until the first
-    chunk was done, and the process's peak memory.
+    Units and milliseconds of an iteration of one agent (medians), seconds until
+    the first chunk was done, and the process's peak memory.
   """
-  config = evaluation.Config()
-  env = registry.get_environment('catch', config.num_envs)
-  an_agent = agent.Agent(
-    single_observation_spec=env.single_observation_spec(),
-    single_action_spec=env.single_action_spec(),
-    agent_settings=agent.get_settings_disco(),
-    batch_axis_name=None,
+  config = experiment.Config()
+  population = population_lib.Population(
+    registry.environment_fn('catch'),
+    agent.get_settings_disco(),
+    config,
+    seeds=range(num_seeds),
   )
-  rng = jax.random.PRNGKey(0)
   if rule is None:
-    eta, _ = an_agent.update_rule.init_params(rng)
+    init_params = population.agent.update_rule.init_params
+    eta, _ = init_params(jax.random.PRNGKey(0))
   else:
     eta = rule_params.load(rule)
-  experiment = evaluation.Experiment(an_agent, env, config)
-  state = experiment.init(rng)
+  state = population.init()
   start = time.perf_counter()
-  state, _ = experiment.run(eta, state, chunk)
+  state, _ = population.run(eta, state, chunk)
   first_chunk_seconds = time.perf_counter() - start
   # Learning begins when the replay holds a batch.
-  while int(state.iteration) * config.num_envs < config.first_fill:
-    state, _ = experiment.run(eta, state, chunk)
+  while int(state.iteration) < config.num_warm_up:
+    state, _ = population.run(eta, state, chunk)
 
   unit = units.make_unit()
   unit_seconds, iteration_seconds = [], []
   for _ in range(num_chunks):
     unit_seconds += [unit() for _ in range(5)]
     start = time.perf_counter()
-    state, _ = experiment.run(eta, state, chunk)
-    iteration_seconds.append((time.perf_counter() - start) / chunk)
+    state, _ = population.run(eta, state, chunk)
+    iteration_seconds.append((time.perf_counter() - start) / chunk / num_seeds)
   unit_seconds += [unit() for _ in range(5)]
   milliseconds = 1e3 * float(np.median(iteration_seconds))
   unit_milliseconds = 1e3 * float(np.median(unit_seconds))
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   return dict(
     chunk=chunk,
+    seeds=num_seeds,
     units=milliseconds / unit_milliseconds,
     milliseconds=milliseconds,
     unit_milliseconds=unit_milliseconds,
@@ -83,11 +84,14 @@ def main() -> None:
   parser.add_argument('--rule', help='name or path; random without it')
   parser.add_argument('--chunk', type=int, default=20)
   parser.add_argument('--chunks', type=int, default=8)
+  parser.add_argument('--seeds', type=int, default=1)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
-  if arguments.chunk < 1 or arguments.chunks < 1:
-    parser.error('--chunk and --chunks must be at least 1')
-  result = benchmark(arguments.rule, arguments.chunk, arguments.chunks)
+  if min(arguments.chunk, arguments.chunks, arguments.seeds) < 1:
+    parser.error('--chunk, --chunks and --seeds must be at least 1')
+  result = benchmark(
+    arguments.rule, arguments.chunk, arguments.chunks, arguments.seeds
+  )
   units.report([result], arguments.json)
 
 

@@ -96,6 +96,17 @@ def find(name: str) -> pathlib.Path | None:
   return None
 
 
+def own_files() -> list[pathlib.Path]:
+  """Rule files that can be asked for by name, and are not of the manifest."""
+  published = {info.file for info in known_rules().values()}
+  found: dict[str, pathlib.Path] = {}
+  for folder in _folders():
+    for path in sorted(folder.glob('*.npz')):
+      if path.name not in published:
+        found.setdefault(path.name, path)
+  return list(found.values())
+
+
 def fetch(name: str) -> pathlib.Path:
   """The file of a rule, downloaded into the cache if it is nowhere else.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import utils
 from disco_rl.update_rules import disco
 
 
@@ -111,6 +112,18 @@ SETTINGS: dict[str, Callable[[], config_dict.ConfigDict]] = {
   'actor_critic': get_settings_actor_critic,
   'policy_gradient': get_settings_policy_gradient,
 }
+
+
+def get_settings(name: str) -> config_dict.ConfigDict:
+  """Settings of an agent that learns with the rule of this name.
+
+  Args:
+    name: a key of `SETTINGS`.
+
+  Returns:
+    A new copy, yours to change.
+  """
+  return utils.lookup(SETTINGS, name, 'update rule')()
 
 
 def _mlp_settings(dense: tuple[int, ...], model_size: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Small tools shared by the whole library."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+import difflib
 from typing import Any, TypeVar
 
 import chex
@@ -33,8 +34,25 @@ def lookup(
     The entry.
   """
   if name is None or name not in table:
-    raise error(f'unknown {kind} {name!r}; known: {", ".join(sorted(table))}')
+    raise error(
+      f'unknown {kind} {name!r}{did_you_mean(name, table)}; known: '
+      f'{", ".join(sorted(table))}'
+    )
   return table[name]
+
+
+def did_you_mean(name: str | None, known: Iterable[str]) -> str:
+  """The end of an error message: the nearest known name, if one is near.
+
+  Args:
+    name: what was asked for.
+    known: what there is.
+
+  Returns:
+    E.g. `' (did you mean catch?)'`, or an empty string.
+  """
+  nearest = difflib.get_close_matches(name or '', list(known), n=1)
+  return f' (did you mean {nearest[0]}?)' if nearest else ''
 
 
 # ------------------------------------------------------------------- devices

@@ -1,5 +1,6 @@
 """The small sizes of the golden vectors, and experience to go with them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -7,7 +8,8 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from disco_rl import agent
-from disco_rl import evaluation
+from disco_rl import experiment
+from disco_rl import population
 from disco_rl import settings as settings_lib
 from disco_rl import types
 from disco_rl import utils
@@ -128,25 +130,26 @@ def copy_tree(tree: Any) -> Any:
   return jax.tree.map(lambda x: jnp.array(x, copy=True), tree)
 
 
-def make_experiment(
-  rule: str = 'actor_critic', env_name: str = 'catch', **sizes: int
-) -> tuple[evaluation.Experiment, agent.Agent, Any, Any]:
-  """A small experiment, its agent, its environment, and random η."""
-  config = evaluation.Config(
-    **{
-      **dict(
-        batch_size=8, rollout_length=6, replay_ratio=4, replay_capacity=16
-      ),
-      **sizes,
-    }
+SIZES = dict(batch_size=8, rollout_length=6, replay_ratio=4, replay_capacity=16)
+
+
+def make_population(
+  rule: str = 'actor_critic',
+  env_name: str = 'catch',
+  seeds: Sequence[int] = (0,),
+  num_devices: int = 1,
+  vectorize: bool | None = None,
+  **sizes: int,
+) -> tuple[population.Population, Any]:
+  """A small population, and random η."""
+  small_population = population.Population(
+    registry.environment_fn(env_name, rows=5, columns=4),
+    settings(rule),
+    experiment.Config(**{**SIZES, **sizes}),
+    seeds=seeds,
+    devices=jax.devices()[:num_devices],
+    vectorize=vectorize,
   )
-  env = registry.get_environment(env_name, config.num_envs, rows=5, columns=4)
-  an_agent = agent.Agent(
-    single_observation_spec=env.single_observation_spec(),
-    single_action_spec=env.single_action_spec(),
-    agent_settings=settings(rule),
-    batch_axis_name=None,
-  )
-  experiment = evaluation.Experiment(an_agent, env, config)
-  eta, _ = an_agent.update_rule.init_params(jax.random.PRNGKey(9))
-  return experiment, an_agent, env, eta
+  init_params = small_population.agent.update_rule.init_params
+  eta, _ = init_params(jax.random.PRNGKey(9))
+  return small_population, eta

@@ -64,16 +64,28 @@ def test_unreadable_files_are_refused(tmp_path):
     checkpoint.load(path, TREE)
 
 
-def test_an_experiment_goes_on_bit_by_bit(tmp_path):
+@pytest.mark.parametrize(
+  ('rule', 'env_name', 'num_devices'),
+  [
+    ('disco', 'catch', 1),
+    ('actor_critic', 'catch', 2),
+    ('actor_critic', 'catch_numpy', 2),
+  ],
+)
+def test_a_population_goes_on_bit_by_bit(tmp_path, rule, env_name, num_devices):
   """Replay, keys, environment, optimiser and meta-state included."""
-  experiment, _, _, eta = small.make_experiment('disco')
-  rng = jax.random.PRNGKey(0)
-  state, _ = experiment.run(eta, experiment.init(rng), 5)
-  checkpoint.save(tmp_path / 'x.npz', state)
-  state, metrics = experiment.run(eta, state, 5)
+  make = lambda: small.make_population(
+    rule, env_name, seeds=(0, 4), num_devices=num_devices
+  )
+  population, eta = make()
+  state, _ = population.run(eta, population.init(), 5)
+  checkpoint.save(tmp_path / 'x.npz', population.to_save(state))
+  state, metrics = population.run(eta, state, 5)
 
-  fresh = jax.eval_shape(experiment.init, rng)
-  resumed = checkpoint.load(tmp_path / 'x.npz', like=fresh)
-  resumed, resumed_metrics = experiment.run(eta, resumed, 5)
-  _assert_same(resumed, state)
+  other, _ = make()
+  resumed = other.restored(
+    checkpoint.load(tmp_path / 'x.npz', like=other.to_save(other.init()))
+  )
+  resumed, resumed_metrics = other.run(eta, resumed, 5)
   jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
+  _assert_same(other.to_save(resumed), population.to_save(state))

@@ -7,7 +7,7 @@ import pytest
 
 from disco_rl import acting
 from disco_rl import episode_returns
-from disco_rl import evaluation
+from disco_rl import experiment
 from disco_rl import replay
 from disco_rl import types
 from disco_rl.environments import registry
@@ -96,8 +96,7 @@ def test_episode_returns_do_not_depend_on_the_cuts():
 
 
 def test_host_acting_is_device_acting():
-  experiment, an_agent, env, _ = small.make_experiment()
-  del experiment
+  an_agent, env = small.make_agent('actor_critic'), small.environment()
   rng = jax.random.PRNGKey(0)
   params = an_agent.initial_learner_state(rng).params
   state = acting.initial_actor_state(an_agent, env, rng)
@@ -119,17 +118,17 @@ def test_host_acting_is_device_acting():
 
 
 def test_learning_waits_for_the_replay_to_fill():
-  experiment, _, _, eta = small.make_experiment()
-  state = experiment.init(jax.random.PRNGKey(0))
+  population, eta = small.make_population()
+  state = population.init()
   first = jax.device_get(state.learner.params)
   # Two trajectories an iteration, eight needed.
-  state, metrics = experiment.run(eta, state, 3)
+  state, metrics = population.run(eta, state, 3)
   assert np.isnan(metrics['total_loss']).all()
   golden.check_trees_close(jax.device_get(state.learner.params), first, 0)
-  state, metrics = experiment.run(eta, state, 3)
+  state, metrics = population.run(eta, state, 3)
   assert np.isfinite(metrics['total_loss']).all()
   assert int(state.iteration) == 6
-  assert all(x.shape == (3,) for x in metrics.values())
+  assert all(x.shape == (3, 1) for x in metrics.values())
 
 
 @pytest.mark.parametrize('env_name', ['catch', 'catch_numpy'])
@@ -137,12 +136,12 @@ def test_learning_waits_for_the_replay_to_fill():
 def test_every_kind_of_environment_with_and_without_replay(
   env_name, replay_ratio
 ):
-  experiment, _, _, eta = small.make_experiment(
+  population, eta = small.make_population(
     env_name=env_name, replay_ratio=replay_ratio
   )
-  state = experiment.init(jax.random.PRNGKey(0))
+  state = population.init()
   assert (state.buffer is None) == (replay_ratio == 1)
-  state, metrics = experiment.run(eta, state, 6)
+  state, metrics = population.run(eta, state, 6)
   assert np.isfinite(metrics['total_loss'][-1])
   assert metrics['num_episodes'].sum() > 0
   mean_length = metrics['total_length'].sum() / metrics['num_episodes'].sum()
@@ -150,31 +149,43 @@ def test_every_kind_of_environment_with_and_without_replay(
 
 
 def test_chunks_make_no_difference_and_compile_once():
-  experiment, _, _, eta = small.make_experiment('disco')
-  one, _ = experiment.run(eta, experiment.init(jax.random.PRNGKey(0)), 8)
-  state = experiment.init(jax.random.PRNGKey(0))
+  population, eta = small.make_population('disco')
+  one, _ = population.run(eta, population.init(), 8)
+  state = population.init()
   for _ in range(4):
-    state, _ = experiment.run(eta, state, 2)
+    state, _ = population.run(eta, state, 2)
   golden.check_trees_close(state, one, 1e-6)
-  assert experiment._chunk._cache_size() == 2  # One for each chunk length.
+  assert population._run._cache_size() == 2  # One for each chunk length.
 
 
-def test_seeds_can_be_mapped():
-  experiment, _, _, eta = small.make_experiment()
-  keys = jax.random.split(jax.random.PRNGKey(0), 2)
-  many, metrics = jax.jit(
-    jax.vmap(lambda key: experiment.run_traced(eta, experiment.init(key), 6))
-  )(keys)
-  for i, key in enumerate(keys):
-    one, one_metrics = experiment.run(eta, experiment.init(key), 6)
-    golden.check_trees_close(
-      jax.tree.map(lambda x, i=i: np.asarray(x[i]), many.learner.params),
-      jax.device_get(one.learner.params),
-      1e-4,
-    )
-    np.testing.assert_allclose(
-      metrics['total_return'][i], one_metrics['total_return']
-    )
+@pytest.mark.parametrize(
+  ('rule', 'env_name'), [('disco', 'catch'), ('actor_critic', 'catch_numpy')]
+)
+def test_a_seed_among_others_is_that_seed_alone(rule, env_name):
+  alone, eta = small.make_population(rule, env_name, seeds=(7,))
+  others, _ = small.make_population(rule, env_name, seeds=(3, 7, 1))
+  alone_state, alone_metrics = alone.run(eta, alone.init(), 8)
+  state, metrics = others.run(eta, others.init(), 8)
+  jax.tree.map(
+    lambda one, many: np.testing.assert_array_equal(one[0], many[1]),
+    alone_state.learner,
+    state.learner,
+  )
+  for name, metric in metrics.items():
+    assert metric.shape == (8, 3)
+    np.testing.assert_array_equal(metric[:, 1], alone_metrics[name][:, 0])
+  assert len(set(metrics['total_loss'][-1])) == 3
+
+
+def test_seeds_in_lockstep_learn_as_in_turns():
+  in_turns, eta = small.make_population(seeds=(0, 1), vectorize=False)
+  lockstep, _ = small.make_population(seeds=(0, 1), vectorize=True)
+  wanted, wanted_metrics = in_turns.run(eta, in_turns.init(), 8)
+  actual, metrics = lockstep.run(eta, lockstep.init(), 8)
+  golden.check_trees_close(actual.learner.params, wanted.learner.params, 1e-4)
+  np.testing.assert_array_equal(
+    metrics['total_return'], wanted_metrics['total_return']
+  )
 
 
 @pytest.mark.parametrize(
@@ -190,11 +201,11 @@ def test_seeds_can_be_mapped():
 )
 def test_nonsense_sizes_are_refused(sizes, message):
   with pytest.raises(ValueError, match=message):
-    small.make_experiment(**sizes)
+    small.make_population(**sizes)
 
 
 def test_environment_of_another_size_is_refused():
-  _, an_agent, _, _ = small.make_experiment()
   env = registry.get_environment('catch', 3, rows=5, columns=4)
+  an_agent = small.make_agent('actor_critic')
   with pytest.raises(ValueError, match='has 3 streams'):
-    evaluation.Experiment(an_agent, env, evaluation.Config())
+    experiment.Experiment(an_agent, env, experiment.Config())

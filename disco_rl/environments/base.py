@@ -54,6 +54,30 @@ class Environment(abc.ABC):
   def single_action_spec(self) -> types.ActionSpec:
     """Spec of one stream's action."""
 
+  def snapshot(self) -> Any:
+    """What the environment keeps to itself, as a tree of arrays.
+
+    Returns:
+      All that `restore` needs to go on from here, or None if it cannot be had.
+      A pure environment has nothing to add to its `states`.
+    """
+    return None
+
+  def restore(self, snapshot: Any) -> Any:
+    """Goes back to where `snapshot` was made.
+
+    Args:
+      snapshot: from `snapshot`, not None.
+
+    Returns:
+      The `states` of that moment.
+    """
+    del snapshot
+    raise NotImplementedError(f'{type(self).__name__} makes no snapshots')
+
+  def close(self) -> None:  # noqa: B027
+    """Frees what the environment holds; by default nothing."""
+
   def batched_observation_spec(self) -> types.SpecsTree:
     """Specs of the observations of all streams, [B, ...]."""
     return utils.broadcast_specs(

@@ -61,6 +61,25 @@ class SingleStreamCatch(dm_env.Environment):
       reward=1.0 if caught else -1.0, observation=self._observation()
     )
 
+  def snapshot(self) -> dict[str, np.ndarray]:
+    """Where things are, and the state of the random numbers."""
+    _, keys, position, _, _ = self._rng.get_state(legacy=True)
+    board = [self._ball_row, self._ball_column, self._paddle_column]
+    return dict(
+      random_keys=np.asarray(keys, np.uint32),
+      random_position=np.asarray(position, np.int32),
+      board=np.asarray(board, np.int32),
+    )
+
+  def restore(self, snapshot: Any) -> None:
+    """Goes back to where `snapshot` was made."""
+    keys = np.asarray(snapshot['random_keys'])
+    position = int(snapshot['random_position'])
+    self._rng.set_state(('MT19937', keys, position, 0, 0.0))
+    self._ball_row, self._ball_column, self._paddle_column = (
+      int(x) for x in snapshot['board']
+    )
+
   def observation_spec(self) -> dm_env_specs.BoundedArray:
     """[rows, columns], float32."""
     return dm_env_specs.BoundedArray(

@@ -24,6 +24,39 @@ ENVIRONMENTS: dict[
 }
 
 
+# Makes an environment from a batch size and a seed.
+EnvironmentFn = Callable[[int, int], base.Environment]
+
+
+def default_settings(name: str) -> config_dict.ConfigDict:
+  """The settings of the environment registered under `name`; a new copy."""
+  _, get_config = utils.lookup(ENVIRONMENTS, name, 'environment')
+  return get_config()
+
+
+def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
+  """Makes copies of an environment that differ by their size and seed.
+
+  Args:
+    name: a key of `ENVIRONMENTS`.
+    **settings: what to change of the environment's default settings.
+
+  Returns:
+    A function of a batch size and a seed. Environments in JAX are seeded when
+    they are reset, and do not use the seed; those on the host that have a
+    `random_seed` among their settings use both.
+  """
+  config = default_settings(name)
+
+  def make(batch_size: int, seed: int) -> base.Environment:
+    own = dict(settings)
+    if 'random_seed' in config:
+      own['random_seed'] = own.get('random_seed', config.random_seed) + seed
+    return get_environment(name, batch_size, **own)
+
+  return make
+
+
 def get_environment(
   name: str, batch_size: int, **settings: Any
 ) -> base.Environment:
@@ -37,8 +70,8 @@ def get_environment(
   Returns:
     The environment.
   """
-  build, get_config = utils.lookup(ENVIRONMENTS, name, 'environment')
-  config = get_config()
+  build, _ = utils.lookup(ENVIRONMENTS, name, 'environment')
+  config = default_settings(name)
   unknown = sorted(set(settings) - set(config))
   if unknown:
     raise ValueError(

@@ -77,6 +77,16 @@ class BatchedSingleStreamEnvironment(base.Environment):
     ]
     return states, _stack(timesteps)
 
+  def snapshot(self) -> Any:
+    """One snapshot per stream, or None if a stream has none."""
+    snapshots = [stream.snapshot() for stream in self._streams]
+    return None if any(s is None for s in snapshots) else snapshots
+
+  def restore(self, snapshot: Any) -> None:
+    """Puts every stream back."""
+    for stream, part in zip(self._streams, snapshot, strict=True):
+      stream.restore(part)
+
   def close(self) -> None:
     """Closes every stream."""
     for stream in self._streams:

@@ -80,6 +80,15 @@ class SingleStreamEnv:
     reward = 0.0 if timestep.reward is None else timestep.reward
     return states, self._timestep(timestep.step_type, reward, observation)
 
+  def snapshot(self) -> Any:
+    """What the environment's own `snapshot` returns; None without one."""
+    method = getattr(self._env, 'snapshot', None)
+    return None if method is None else method()
+
+  def restore(self, snapshot: Any) -> None:
+    """Hands a snapshot back to the environment's own `restore`."""
+    self._env.restore(snapshot)
+
   def close(self) -> None:
     """Frees what the environment holds."""
     self._env.close()

@@ -1,0 +1,37 @@
+"""Ctrl-C that lets the work in hand be finished and saved."""
+
+import signal
+import sys
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+  """Within the block, the first Ctrl-C only sets `requested`.
+
+  A second one interrupts at once. A request to terminate counts as Ctrl-C.
+  """
+
+  def __init__(self) -> None:
+    self.requested = False
+    self._previous: dict[int, Any] = {}
+
+  def __enter__(self) -> 'Interrupts':
+    for number in _SIGNALS:
+      self._previous[number] = signal.signal(number, self._handle)
+    return self
+
+  def __exit__(self, *exception: object) -> None:
+    for number, handler in self._previous.items():
+      signal.signal(number, handler)
+
+  def _handle(self, number: int, frame: Any) -> None:
+    del number, frame
+    if self.requested:
+      raise KeyboardInterrupt
+    self.requested = True
+    print(
+      '\nStopping after this chunk; once more to stop at once.',
+      file=sys.stderr,
+    )

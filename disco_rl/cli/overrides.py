@@ -1,0 +1,107 @@
+"""Settings changed from the command line: `--set agent.learning_rate=3e-4`."""
+
+import ast
+from collections.abc import Iterable, Sequence
+import dataclasses
+from typing import Any
+
+from ml_collections import config_dict
+
+from disco_rl import utils
+from disco_rl.cli import errors
+
+
+def apply(config: config_dict.ConfigDict, assignments: Iterable[str]) -> None:
+  """Changes settings in place.
+
+  Args:
+    config: the settings; only those that are there can be changed.
+    assignments: each `path.to.setting=value`, applied in order.
+  """
+  for assignment in assignments:
+    path, separator, text = assignment.partition('=')
+    if not separator or not path:
+      raise errors.UsageError(f'--set wants name=value, got {assignment!r}')
+    *parents, name = path.strip().split('.')
+    node: Any = config
+    for i, parent in enumerate(parents):
+      node = _child(node, parent, '.'.join(parents[:i]))
+    old = _child(node, name, '.'.join(parents))
+    if isinstance(old, config_dict.ConfigDict) or dataclasses.is_dataclass(old):
+      names = list(getattr(old, 'keys', list)())
+      inner = f': {", ".join(names)}' if names else ''
+      raise errors.UsageError(
+        f'{path} is a group of settings and cannot be set as a whole{inner}'
+      )
+    with node.ignore_type():
+      node[name] = parse(text.strip(), old, path)
+
+
+def parse(text: str, like: Any, name: str) -> Any:
+  """Reads a value of the same type as the one it replaces.
+
+  Args:
+    text: as typed.
+    like: the value it replaces; None accepts any number or word.
+    name: for the message.
+
+  Returns:
+    The value.
+  """
+  if isinstance(like, str):
+    return text
+  if isinstance(like, bool):
+    known = dict(true=True, false=False, **{'1': True, '0': False})
+    if text.lower() in known:
+      return known[text.lower()]
+    raise errors.UsageError(f'{name} is true or false, got {text!r}')
+  try:
+    value = ast.literal_eval(text)
+  except (SyntaxError, ValueError):
+    value = text
+  if isinstance(like, int):
+    if isinstance(value, float) and value.is_integer():
+      value = int(value)  # 1e6
+    if isinstance(value, int) and not isinstance(value, bool):
+      return value
+    raise errors.UsageError(f'{name} is a whole number, got {text!r}')
+  if isinstance(like, float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
+      return float(value)
+    raise errors.UsageError(f'{name} is a number, got {text!r}')
+  if isinstance(like, Sequence):
+    items = value if isinstance(value, tuple | list) else (value,)
+    if like and not all(isinstance(item, type(like[0])) for item in items):
+      raise errors.UsageError(f'{name} is a list like {like}, got {text!r}')
+    return tuple(items)
+  return None if value == 'None' else value
+
+
+def to_plain(value: Any) -> Any:
+  """Settings as JSON can hold them, to show and to compare."""
+  if isinstance(value, config_dict.ConfigDict | dict):
+    return {str(name): to_plain(inner) for name, inner in value.items()}
+  if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    return {
+      field.name: to_plain(getattr(value, field.name))
+      for field in dataclasses.fields(value)
+    }
+  if isinstance(value, tuple | list):
+    return [to_plain(inner) for inner in value]
+  if value is None or isinstance(value, bool | int | float | str):
+    return value
+  return getattr(value, '__name__', None) or repr(value)
+
+
+def _child(node: Any, name: str, path: str) -> Any:
+  if not isinstance(node, config_dict.ConfigDict):
+    raise errors.UsageError(f'{path} has no settings below it')
+  where = f'of {path} ' if path else ''
+  known = list(node.keys())
+  if name not in known:
+    raise errors.UsageError(
+      f'unknown setting {name!r} {where}'.rstrip()
+      + utils.did_you_mean(name, known)
+      + f'; known: {", ".join(sorted(known))}'
+    )
+  return node[name]

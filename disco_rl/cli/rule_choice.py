@@ -1,0 +1,76 @@
+"""Which rule `--rule` means, and its parameters."""
+
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+from disco_rl import rule_params
+from disco_rl import rule_store
+from disco_rl import settings
+from disco_rl import utils
+from disco_rl.cli import errors
+
+BEST = 'best'
+HAND_MADE = tuple(name for name in settings.SETTINGS if name != 'disco')
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleChoice:
+  """A rule that is there.
+
+  Attributes:
+    name: as the user knows it.
+    update_rule: of `SETTINGS`.
+    params: η, None for a hand-made rule.
+    path: of its file, None for a hand-made rule.
+  """
+
+  name: str
+  update_rule: str
+  params: Any
+  path: pathlib.Path | None
+
+
+def choose(rule: str) -> RuleChoice:
+  """Finds a rule, downloading it if need be.
+
+  Args:
+    rule: `'best'`, a hand-made rule, a name of the manifest or of a file in
+      `DISCO_RL_WEIGHTS`, the path of a rule file, or the folder of a run.
+
+  Returns:
+    The rule.
+  """
+  if rule == BEST:
+    return _best()
+  if rule in HAND_MADE:
+    return RuleChoice(rule, rule, None, None)
+  path = pathlib.Path(rule)
+  if path.is_dir():
+    path = path / 'rule.npz'
+    if not path.exists():
+      raise errors.UsageError(f'{rule} is a folder without a rule.npz')
+  elif not (path.suffix or os.sep in rule):
+    if rule_store.find(rule) is None:
+      known = {*HAND_MADE, BEST, *rule_store.known_rules()}
+      utils.lookup(dict.fromkeys(known), rule, 'rule')
+    path = rule_store.fetch(rule)
+  name = rule if path.name == f'{rule}.npz' else path.stem
+  if path.name == 'rule.npz':
+    name = path.resolve().parent.name
+  return RuleChoice(name, 'disco', rule_params.load(path), path)
+
+
+def _best() -> RuleChoice:
+  """Disco103 if it can be had, else a shipped rule, else a hand-made one."""
+  reasons = []
+  known = rule_store.known_rules().values()
+  for info in sorted(known, key=lambda info: info.name != 'disco_103'):
+    try:
+      return choose(info.name)
+    except rule_store.RuleFileError as error:
+      reasons.append(f'no {info.name}: {error}')
+  print('\n'.join(reasons))
+  print('Going on with the hand-made actor_critic.')
+  return choose('actor_critic')

@@ -1,0 +1,30 @@
+"""Tables for the terminal."""
+
+from collections.abc import Sequence
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+  """Columns aligned, the last one as long as it likes.
+
+  Args:
+    header: names of the columns.
+    rows: texts, as many per row as there are columns.
+
+  Returns:
+    Lines of text.
+  """
+  table = [list(header), *map(list, rows)]
+  widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+  lines = [
+    '  '.join(
+      cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+    ).rstrip()
+    for row in table
+  ]
+  rule = '  '.join('-' * width for width in widths)
+  return '\n'.join([lines[0], rule, *lines[1:]])
+
+
+def with_band(mean: float, band: float) -> str:
+  """A mean and how far it may be off, if that is known."""
+  return f'{mean:.3f}' if band != band else f'{mean:.3f} ± {band:.3f}'

@@ -1,0 +1,111 @@
+"""Learning curves as pictures."""
+
+from collections.abc import Mapping, Sequence
+import os
+from typing import Any
+
+import numpy as np
+
+from disco_rl import files
+from disco_rl import metrics_table
+
+Rows = Sequence[Mapping[str, float]]
+
+_NAMES = dict(
+  average_return='average return of episodes',
+  env_steps='environment steps of one agent',
+  iteration='iteration',
+)
+
+
+def is_available() -> bool:
+  """Whether matplotlib is installed."""
+  try:
+    import matplotlib.figure  # noqa: F401
+  except ImportError:
+    return False
+  return True
+
+
+def learning_curves(
+  runs: Mapping[str, Rows],
+  column: str = 'average_return',
+  x: str = 'iteration',
+  title: str = '',
+) -> Any:
+  """Draws the curves of one or more runs.
+
+  Every seed is a thin line; over them the mean, with a 95% band where there are
+  several.
+
+  Args:
+    runs: name to table of metrics.
+    column: what to draw.
+    x: over what, `'iteration'` or `'env_steps'`.
+    title: of the picture.
+
+  Returns:
+    A matplotlib figure. A notebook shows it; `save` writes it.
+  """
+  figure = _new_figure()
+  axes = figure.subplots()
+  for i, (name, rows) in enumerate(runs.items()):
+    at, values = metrics_table.curves(rows, column, x)
+    if not at.size:
+      continue
+    color = f'C{i}'
+    mean, band = metrics_table.mean_and_band(values)
+    for value in values:
+      axes.plot(at, value, color=color, alpha=0.35, linewidth=0.8)
+    axes.plot(at, mean, color=color, linewidth=2, label=name)
+    if len(values) > 1:
+      axes.fill_between(
+        at, mean - band, mean + band, color=color, alpha=0.15, linewidth=0
+      )
+  axes.set_xlabel(_NAMES.get(x, x))
+  axes.set_ylabel(_NAMES.get(column, column))
+  axes.set_title(title)
+  axes.grid(alpha=0.3)
+  axes.margins(x=0)
+  if runs:
+    axes.legend(loc='best', frameon=False)
+  return figure
+
+
+def save(figure: Any, path: str | os.PathLike[str]) -> None:
+  """Writes a figure as PNG, whole or not at all."""
+  with files.atomic_writer(path) as file:
+    # No date or version inside: the same curves are the same file.
+    figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
+
+
+def _new_figure() -> Any:
+  try:
+    from matplotlib import figure
+  except ImportError:
+    raise ImportError(
+      "pictures need matplotlib: pip install 'disco_rl[plots]'"
+    ) from None
+  # Not through pyplot: no window, no global state.
+  return figure.Figure(figsize=(7, 4.2), layout='constrained')
+
+
+def sparkline(values: Sequence[float]) -> str:
+  """A curve in one line of text, for terminals.
+
+  Args:
+    values: the points; NaN leaves a gap.
+
+  Returns:
+    As many characters as points.
+  """
+  finite = [value for value in values if np.isfinite(value)]
+  if not finite:
+    return ' ' * len(values)
+  low, high = min(finite), max(finite)
+  marks = '▁▂▃▄▅▆▇█'
+  scale = (len(marks) - 1) / ((high - low) or 1.0)
+  return ''.join(
+    marks[round((value - low) * scale)] if np.isfinite(value) else ' '
+    for value in values
+  )
