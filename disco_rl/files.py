@@ -55,6 +55,16 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     raise
 
 
+def remove_parts(folder: str | os.PathLike[str]) -> None:
+  """Removes what `atomic_writer` leaves in a folder when it is killed.
+
+  Args:
+    folder: which no other process is writing to.
+  """
+  for part in pathlib.Path(folder).glob('.*.part'):
+    part.unlink(missing_ok=True)
+
+
 def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Reads all arrays of an npz file; nothing is unpickled.
 

@@ -80,7 +80,9 @@ class RunFolder:
     """
     path = pathlib.Path(path)
     config = read_config(path)
-    return cls(path, config, _lock(path))
+    folder = cls(path, config, _lock(path))
+    files.remove_parts(path)  # Of a process that was killed while writing.
+    return folder
 
   def __enter__(self) -> 'RunFolder':
     return self

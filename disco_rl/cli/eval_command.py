@@ -12,6 +12,7 @@ folder are the settings (config.json), the metrics (metrics.csv), the picture
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -169,13 +170,21 @@ def _resume(arguments: argparse.Namespace) -> _Plan:
         f'--{name.replace("_", "-")} cannot be changed with --resume; only '
         '--steps can'
       )
-  folder = run_folder.RunFolder.reopen(arguments.resume)
+  with contextlib.ExitStack() as stack:
+    # Closed again if something is wrong with it.
+    folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
+    plan = _restore(folder, arguments.steps)
+    stack.pop_all()
+  return plan
+
+
+def _restore(folder: run_folder.RunFolder, steps: int | None) -> _Plan:
   config = folder.config
   if config.get('command') != 'eval':
     raise errors.UsageError(f'{folder.path} is not a run of disco-rl eval')
   asked = dict(config['asked'])
-  if arguments.steps is not None:
-    asked['steps'] = arguments.steps
+  if steps is not None:
+    asked['steps'] = steps
   settings = eval_config.resolve(asked, config['update_rule'])
   described = eval_config.describe(
     asked, config['rule'], config['update_rule'], settings
