@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .PHONY: eval test lint clean
 
 eval: $(VENV)/.installed
-	$(BIN)/python examples/catch_actor_critic.py
+	$(BIN)/disco-rl eval
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile

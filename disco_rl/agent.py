@@ -12,6 +12,7 @@ from ml_collections import config_dict
 import optax
 
 from disco_rl import checks
+from disco_rl import mixed_mode
 from disco_rl import optimizers
 from disco_rl import settings
 from disco_rl import types
@@ -61,6 +62,7 @@ class Agent:
     single_action_spec: types.ActionSpec,
     agent_settings: config_dict.ConfigDict,
     batch_axis_name: Any | None,
+    meta_gradient_mode: str = 'reverse',
   ):
     """Builds the agent.
 
@@ -70,7 +72,13 @@ class Agent:
       agent_settings: see `get_settings_disco` and its siblings.
       batch_axis_name: axis (or axes) over which the batch is spread and
         gradients and statistics are averaged, or None.
+      meta_gradient_mode: how `learner_step` is differentiated when η is
+        trained: plain `'reverse'`, or `'mixed'` (see `mixed_mode.py`). They are
+        the same up to rounding; with the latter no gradients pass through the
+        log.
     """
+    modes = {'mixed': True, 'reverse': False}
+    self._mixed_mode = utils.lookup(modes, meta_gradient_mode, 'gradient mode')
     self._observation_spec = single_observation_spec
     self._batch_axis_name = batch_axis_name
     utils.get_num_actions_from_spec(single_action_spec)
@@ -90,6 +98,10 @@ class Agent:
     )
     self._model_outputs = frozenset(
       self.update_rule.model_output_spec(single_action_spec)
+    )
+    self._learns_taken_actions_only = (
+      self._network.unroll_taken is not None
+      and self.update_rule.learns_taken_actions_only
     )
     self._optimizer = optimizers.clipped_adam(
       agent_settings.learning_rate, agent_settings.max_abs_update
@@ -259,31 +271,31 @@ class Agent:
       # So that the average of the shards' gradients is that of one big batch,
       # also where their numbers of masked steps differ.
       num_steps = jax.lax.pmean(num_steps, self._batch_axis_name)
+    mask_weights = mask / (num_steps + 1e-8)
 
-    def losses(
-      at: types.UpdateRuleInputs,
-    ) -> tuple[jax.Array, types.LogDict]:
-      loss, log = self.update_rule.agent_loss(
-        at, meta_out, self._hyper_params, backprop=is_meta_training
+    # The targets are constants of this gradient.
+    if is_meta_training and self._mixed_mode:
+      grads, (total_loss, log) = mixed_mode.gradient(self._loss_of_params)(
+        params,
+        meta_out,
+        (inputs.replace(agent_out={}), agent_net_state, rollout, mask_weights),
       )
-      loss_no_meta, log_no_meta = self.update_rule.agent_loss_no_meta(
-        at, meta_out, self._hyper_params
-      )
-      total_loss = jnp.sum((loss + loss_no_meta) * mask) / (num_steps + 1e-8)
-      return total_loss, {**log, **log_no_meta}
-
-    # The targets are constants of this gradient: it is taken in the agent's
-    # outputs, then pulled back to θ through the unroll made above.
-    (total_loss, log), out_grads = jax.value_and_grad(
-      lambda outs: losses(
-        inputs.replace(agent_out=outs, actions=outputs.learned_actions)
-      ),
-      has_aux=True,
-    )(outputs.learned_out)
-    (grads,) = outputs.pullback(out_grads)
+    else:
+      # It is taken in the agent's outputs, then pulled back to θ through the
+      # unroll made above.
+      (total_loss, log), out_grads = jax.value_and_grad(
+        lambda outs: self._loss(
+          inputs.replace(agent_out=outs, actions=outputs.learned_actions),
+          meta_out,
+          mask_weights,
+          backprop=is_meta_training,
+        ),
+        has_aux=True,
+      )(outputs.learned_out)
+      (grads,) = outputs.pullback(out_grads)
     log['total_loss'] = total_loss
     if self.update_rule.logs_of_all_actions:
-      _, full_log = losses(inputs)
+      _, full_log = self._loss(inputs, meta_out, mask_weights, backprop=False)
       log |= {k: full_log[k] for k in self.update_rule.logs_of_all_actions}
     log.update(jax.tree.map(jnp.mean, critic_log))
     if self._batch_axis_name is not None:
@@ -302,40 +314,61 @@ class Agent:
     )
     return new_learner_state, outputs.net_state, log
 
+  def _loss(
+    self,
+    inputs: types.UpdateRuleInputs,
+    meta_out: types.UpdateRuleOuts,
+    mask_weights: types.Array,
+    backprop: bool,
+  ) -> tuple[jax.Array, types.LogDict]:
+    """The loss of all steps, weighted by `mask_weights` [T, B]."""
+    loss, log = self.update_rule.agent_loss(
+      inputs, meta_out, self._hyper_params, backprop=backprop
+    )
+    loss_no_meta, log_no_meta = self.update_rule.agent_loss_no_meta(
+      inputs, meta_out, self._hyper_params
+    )
+    total_loss = jnp.sum((loss + loss_no_meta) * mask_weights)
+    return total_loss, {**log, **log_no_meta}
+
+  def _loss_of_params(
+    self,
+    params: types.AgentParams,
+    meta_out: types.UpdateRuleOuts,
+    data: Any,
+  ) -> tuple[jax.Array, types.LogDict]:
+    """The loss as a function of θ and the targets, for `mixed_mode`."""
+    inputs, net_state, rollout, mask_weights = data
+    if self._learns_taken_actions_only:
+      outs = self._unroll_one_action(params, net_state, rollout)
+      inputs = inputs.replace(actions=jnp.zeros_like(rollout.actions))
+    else:
+      outs, _ = self.unroll_net(params, net_state, rollout)
+    return self._loss(
+      inputs.replace(agent_out=outs), meta_out, mask_weights, backprop=True
+    )
+
   def _unroll_for_learning(
     self,
     params: types.AgentParams,
     net_state: types.HaikuState,
     rollout: types.ActorRollout,
-  ) -> '_LearningOutputs':
+  ) -> _LearningOutputs:
     """Unrolls the network, and prepares the way back to θ.
 
     Where rule and network allow it, gradients pass only through the predictions
     of the actions that were taken, and not A times as many.
     """
     unroll = lambda p: self.unroll_net(p, net_state, rollout)
-    unroll_taken = self._network.unroll_taken
-    if unroll_taken is None or not self.update_rule.learns_taken_actions_only:
+    if not self._learns_taken_actions_only:
       agent_out, pullback, net_state = jax.vjp(unroll, params, has_aux=True)
       return _LearningOutputs(
         agent_out, net_state, agent_out, rollout.actions, pullback
       )
-
-    def unroll_one_action(p: types.AgentParams) -> types.AgentOuts:
-      outs, _ = unroll_taken(
-        p,
-        net_state,
-        rollout.observations,
-        rollout.discounts == 0,
-        rollout.actions,
-      )
-      return {
-        name: out[:, :, None] if name in self._model_outputs else out
-        for name, out in outs.items()
-      }
-
     agent_out, new_net_state = unroll(params)
-    learned_out, pullback = jax.vjp(unroll_one_action, params)
+    learned_out, pullback = jax.vjp(
+      lambda p: self._unroll_one_action(p, net_state, rollout), params
+    )
     return _LearningOutputs(
       agent_out,
       new_net_state,
@@ -343,6 +376,27 @@ class Agent:
       jnp.zeros_like(rollout.actions),
       pullback,
     )
+
+  def _unroll_one_action(
+    self,
+    params: types.AgentParams,
+    net_state: types.HaikuState,
+    rollout: types.ActorRollout,
+  ) -> types.AgentOuts:
+    """The outputs as if the action taken were the only one, number 0."""
+    unroll_taken = self._network.unroll_taken
+    assert unroll_taken is not None
+    outs, _ = unroll_taken(
+      params,
+      net_state,
+      rollout.observations,
+      rollout.discounts == 0,
+      rollout.actions,
+    )
+    return {
+      name: out[:, :, None] if name in self._model_outputs else out
+      for name, out in outs.items()
+    }
 
   def _build_critic(
     self, agent_settings: config_dict.ConfigDict

@@ -17,6 +17,7 @@ import numpy as np
 from disco_rl import experiment
 from disco_rl import metrics_table
 from disco_rl import population as population_lib
+from disco_rl import progress
 from disco_rl import rule_params
 from disco_rl import settings as settings_lib
 from disco_rl import types
@@ -96,6 +97,7 @@ def evaluate(
   env_settings: Mapping[str, Any] | None = None,
   devices: Sequence[jax.Device] | None = None,
   chunk_size: int = DEFAULT_CHUNK_SIZE,
+  show_progress: bool = False,
 ) -> Evaluation:
   """Trains one fresh agent per seed, and measures how well.
 
@@ -111,6 +113,7 @@ def evaluate(
     env_settings: what to change of a named environment's settings.
     devices: over which the batch is spread, see `population.Population`.
     chunk_size: iterations per compiled program, and per row of the table.
+    show_progress: whether to show a progress bar.
 
   Returns:
     The final state, and the table of metrics.
@@ -135,9 +138,12 @@ def evaluate(
     chunks = train(
       population, update_rule_params, state, num_iterations, chunk_size
     )
+    bar = progress.Progress(num_iterations, enabled=show_progress)
     for last_state, new_rows in chunks:
       state = last_state
       rows += new_rows
+      show_rows(bar, new_rows)
+    bar.close()
     return Evaluation(state, rows)
   finally:
     population.close()
@@ -191,6 +197,22 @@ def train(
         state, rows, done - count + int(n) + 1, population.seeds[k], culprit
       )
     yield state, rows
+
+
+def show_rows(bar: progress.Progress, rows: list[metrics_table.Row]) -> None:
+  """Moves a progress bar to where the rows of a chunk end.
+
+  Args:
+    bar: of iterations.
+    rows: of all seeds; return and loss are averaged over them.
+  """
+  values = {
+    name: float(np.mean([row[column] for row in rows]))
+    for name, column in dict(
+      {'return': 'average_return'}, loss='total_loss'
+    ).items()
+  }
+  bar.update(int(rows[-1]['iteration']), **values)
 
 
 def check_rule_params(

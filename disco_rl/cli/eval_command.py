@@ -30,12 +30,12 @@ from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import population as population_lib
 from disco_rl import progress
+from disco_rl import rule_choice
 from disco_rl import rule_params
 from disco_rl import run_folder
 from disco_rl.cli import errors
 from disco_rl.cli import eval_config
 from disco_rl.cli import interrupts
-from disco_rl.cli import rule_choice
 from disco_rl.cli import tables
 from disco_rl.environments import registry
 
@@ -250,13 +250,7 @@ def _train(plan: _Plan, show_progress: bool) -> int:
         plan.rows += rows
         metrics_table.append_csv(folder.metrics_path, rows)
         done = int(rows[-1]['iteration'])
-        bar.update(
-          done,
-          **{
-            'return': float(np.mean([row['average_return'] for row in rows])),
-            'loss': float(np.mean([row['total_loss'] for row in rows])),
-          },
-        )
+        evaluation.show_rows(bar, rows)
         if done - saved >= settings.checkpoint_every or interrupt.requested:
           save(state)
           saved = done

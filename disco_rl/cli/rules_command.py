@@ -6,9 +6,9 @@ folder named by the environment variable DISCO_RL_WEIGHTS.
 
 import argparse
 
+from disco_rl import rule_choice
 from disco_rl import rule_store
 from disco_rl.cli import errors
-from disco_rl.cli import rule_choice
 from disco_rl.cli import tables
 
 HELP = 'list the known rules'

@@ -1,6 +1,12 @@
-"""Which rule `--rule` means, and its parameters."""
+"""Any rule by one name: discovered or hand-made, shipped or in a file.
+
+rule = rule_choice.choose('disco_103')
+settings = evaluation.default_agent_settings(rule.update_rule)
+evaluation.evaluate('catch', rule.params, settings)
+"""
 
 import dataclasses
+import logging
 import os
 import pathlib
 from typing import Any
@@ -9,7 +15,6 @@ from disco_rl import rule_params
 from disco_rl import rule_store
 from disco_rl import settings
 from disco_rl import utils
-from disco_rl.cli import errors
 
 BEST = 'best'
 HAND_MADE = tuple(name for name in settings.SETTINGS if name != 'disco')
@@ -50,7 +55,7 @@ def choose(rule: str) -> RuleChoice:
   if path.is_dir():
     path = path / 'rule.npz'
     if not path.exists():
-      raise errors.UsageError(f'{rule} is a folder without a rule.npz')
+      raise rule_store.RuleFileError(f'{rule} is a folder without a rule.npz')
   elif not (path.suffix or os.sep in rule):
     if rule_store.find(rule) is None:
       known = {*HAND_MADE, BEST, *rule_store.known_rules()}
@@ -71,6 +76,7 @@ def _best() -> RuleChoice:
       return choose(info.name)
     except rule_store.RuleFileError as error:
       reasons.append(f'no {info.name}: {error}')
-  print('\n'.join(reasons))
-  print('Going on with the hand-made actor_critic.')
+  logging.getLogger(__name__).warning(
+    '%s\nGoing on with the hand-made actor_critic.', '\n'.join(reasons)
+  )
   return choose('actor_critic')

@@ -1,0 +1,1 @@
+"""Meta-training: a rule is improved through the learning of its agents."""

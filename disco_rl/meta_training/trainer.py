@@ -1,0 +1,491 @@
+"""A whole meta-update: many agents, one η.
+
+Agents are grouped by environment and network; all agents of a group are one
+program, whatever their number, and all groups train the same η.
+
+  group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
+  trainer = Trainer([group], config.Config())
+  state = trainer.init(rng, eta)
+  for step in range(800):
+    state, log = trainer.update(state, jax.random.fold_in(rng, step))
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+from ml_collections import config_dict
+import numpy as np
+import optax
+
+from disco_rl import agent as agent_lib
+from disco_rl import replay
+from disco_rl import rule_params
+from disco_rl import types
+from disco_rl.environments import registry
+from disco_rl.environments.wrappers import batched_jittable_env
+from disco_rl.meta_training import config as config_lib
+from disco_rl.meta_training import meta_agent
+from disco_rl.value_fns import value_fn
+
+_AGENTS, _BATCH = 'agents', 'batch'
+_P = jax.sharding.PartitionSpec
+_FOREVER = np.iinfo(np.int32).max
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+  """Agents that differ only by their seeds.
+
+  Attributes:
+    env_fn: makes their environment; it must be one in JAX.
+    agent_settings: see `agent.get_settings_disco`.
+    num_agents: how many.
+    critic: settings of their critics.
+  """
+
+  env_fn: registry.EnvironmentFn
+  agent_settings: config_dict.ConfigDict
+  num_agents: int = 2
+  critic: types.ValueFnConfig = dataclasses.field(
+    default_factory=config_lib.default_critic
+  )
+
+
+class GroupState(NamedTuple):
+  """The agents of a group, leaves [n, ...]."""
+
+  agents: meta_agent.AgentState
+  updates_left: jax.Array  # [n], int32, inner updates until the agent's end.
+  opt_states: Any  # Of an Adam per agent over η; None if there is but one.
+
+
+class UpdateLog(NamedTuple):
+  """What was measured in a meta-update."""
+
+  averages: dict[str, float]  # Over agents; and what became of η.
+  per_agent: dict[str, np.ndarray]  # [n], agents of the first group first.
+
+
+class TrainState(NamedTuple):
+  """All that meta-training carries from one meta-update to the next."""
+
+  step: jax.Array  # [], int32, meta-updates done.
+  eta: types.MetaParams
+  opt_state: Any  # Of the one Adam over η; None if each agent has its own.
+  groups: tuple[GroupState, ...]
+
+
+class Trainer:
+  """Compiles and runs meta-updates.
+
+  Attributes:
+    config: sizes and weights.
+    num_agents: of all groups together.
+  """
+
+  def __init__(
+    self,
+    groups: Sequence[Group],
+    config: config_lib.Config,
+    *,
+    devices: Sequence[jax.Device] | None = None,
+    num_agent_shards: int = 1,
+  ):
+    """Builds everything; compiles nothing yet.
+
+    Args:
+      groups: who trains η.
+      config: sizes and weights.
+      devices: D of them; the first of this process by default. They form a
+        grid of `num_agent_shards` rows.
+      num_agent_shards: over how many rows of devices each group's agents are
+        spread; within a row, every agent's environments are. Must divide D.
+    """
+    self.config = config
+    self._groups = tuple(groups)
+    devices = list(jax.local_devices()[:1] if devices is None else devices)
+    self._mesh = _make_mesh(devices, num_agent_shards)
+    self._num_agent_shards = num_agent_shards
+    self._is_spread = len(devices) > 1
+    batch_shards = len(devices) // num_agent_shards
+    self._batch_axis = _BATCH if self._is_spread else None
+    own_config = config.per_device(batch_shards)
+    if not groups:
+      raise ValueError('meta-training needs at least one group of agents')
+    self._check_sizes()
+    self.num_agents = sum(group.num_agents for group in groups)
+    built = [self._build(group, own_config) for group in groups]
+    self._meta_agents = [an_agent for an_agent, _ in built]
+    self._rules = [rule for _, rule in built]
+    self.eta_spec = _eta_spec(self._rules)
+    self._optimizer = _make_optimizer(config)
+    self._state_specs = self._make_state_specs()
+    spread = self._spread
+    self._init = jax.jit(
+      spread(self._init_state, (_P(), _P()), self._state_specs)
+    )
+    self._update = jax.jit(
+      spread(
+        self._meta_update,
+        (self._state_specs, _P()),
+        (self._state_specs, _P(), _P(_AGENTS)),
+      ),
+      donate_argnums=0,
+    )
+    self._reset = jax.jit(
+      spread(
+        self._reset_agents,
+        (self._state_specs, _P(), _P(_AGENTS)),
+        self._state_specs,
+      ),
+      donate_argnums=0,
+    )
+
+  def init_params(self, rng: chex.PRNGKey) -> types.MetaParams:
+    """Random η."""
+    eta, _ = jax.jit(self._rules[0].init_params)(rng)
+    return eta
+
+  def init(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
+    """Newborn agents.
+
+    Args:
+      rng: split into one key per agent, those of the first group first.
+      eta: where to begin.
+
+    Returns:
+      The state.
+    """
+    rule_params.check_like(eta, self.eta_spec, 'the initial η')
+    return self._init(rng, jax.tree.map(jnp.asarray, eta))
+
+  def update(
+    self, state: TrainState, rng: chex.PRNGKey
+  ) -> tuple[TrainState, UpdateLog]:
+    """One meta-update, after agents whose time is over were born anew.
+
+    Args:
+      state: from `init` or the last update; used up.
+      rng: split in (act, update), each split per agent.
+
+    Returns:
+      The state after, and what was measured.
+    """
+    is_over = [np.asarray(g.updates_left) <= 0 for g in state.groups]
+    num_resets = int(sum(over.sum() for over in is_over))
+    if num_resets:
+      state = self._reset(state, jax.random.fold_in(rng, 1), tuple(is_over))
+    state, log, group_logs = self._update(state, rng)
+    log, group_logs = jax.device_get((log, group_logs))
+    per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
+    averages = {name: float(x) for name, x in log.items()}
+    averages['num_resets'] = float(num_resets)
+    return state, UpdateLog(averages, per_agent)
+
+  def place(self, state: TrainState) -> TrainState:
+    """Puts a state, e.g. from a checkpoint, on the devices."""
+    if not self._is_spread:
+      return jax.device_put(state, self._mesh.devices.flat[0])
+    shardings = jax.tree.map(
+      lambda spec: jax.sharding.NamedSharding(self._mesh, spec),
+      self._state_specs,
+    )
+    return jax.device_put(state, shardings)
+
+  def _init_state(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
+    config = self.config
+    groups = []
+    for keys, an_agent in zip(
+      self._split_keys(rng), self._meta_agents, strict=True
+    ):
+      agents = self._over_agents(an_agent.init, keys)
+      # Copied, since the target network starts as the network itself, and
+      # memory that is donated must not be shared.
+      agents = jax.tree.map(lambda x: jnp.array(x, copy=True), agents)
+      lifetimes = jax.vmap(self._sample_lifetime)(keys)
+      # The first life is cut short at random, so that not all end together.
+      shares = jax.vmap(lambda key: jax.random.uniform(_fold(key, 2)))(keys)
+      first = jnp.maximum((shares * lifetimes).astype(jnp.int32), 1)
+      opt_states = None
+      if config.adam_per_agent:
+        opt_states = jax.vmap(lambda _: self._optimizer.init(eta))(keys)
+      groups.append(
+        GroupState(
+          agents=agents,
+          updates_left=first if config.lifetimes else lifetimes,
+          opt_states=opt_states,
+        )
+      )
+    return TrainState(
+      step=jnp.zeros([], jnp.int32),
+      eta=jax.tree.map(lambda x: jnp.array(x, copy=True), eta),
+      opt_state=None if config.adam_per_agent else self._optimizer.init(eta),
+      groups=tuple(groups),
+    )
+
+  def _meta_update(
+    self, state: TrainState, rng: chex.PRNGKey
+  ) -> tuple[TrainState, types.LogDict, tuple[types.LogDict, ...]]:
+    act_rng, update_rng = jax.random.split(rng)
+    groups, sums, logs = [], [], []
+    for group, an_agent, act_keys, update_keys in zip(
+      state.groups,
+      self._meta_agents,
+      self._split_keys(act_rng),
+      self._split_keys(update_rng),
+      strict=True,
+    ):
+
+      def one_agent(inputs: Any, an_agent: Any = an_agent) -> Any:
+        return self._one_agent(an_agent, state.eta, *inputs)
+
+      new_group, contributions, log = self._over_agents(
+        one_agent, (group, act_keys, update_keys)
+      )
+      groups.append(new_group)
+      logs.append(log)
+      sums.append(jax.tree.map(lambda x: jnp.sum(x, axis=0), contributions))
+    totals = jax.tree.map(lambda *xs: sum(xs), *sums)
+    if self._is_spread:
+      totals = jax.lax.psum(totals, _AGENTS)
+    num_good = totals.pop('num_good')
+    averages = jax.tree.map(lambda x: x / jnp.maximum(num_good, 1.0), totals)
+    grads = averages['grads']
+    if self.config.adam_per_agent:
+      updates, opt_state = averages['updates'], None
+    else:
+      updates, opt_state = self._optimizer.update(
+        grads, state.opt_state, state.eta
+      )
+    is_good = num_good > 0
+    keep = lambda new, old: jnp.where(is_good, new, old)
+    new_state = TrainState(
+      step=state.step + 1,
+      eta=jax.tree.map(
+        keep, optax.apply_updates(state.eta, updates), state.eta
+      ),
+      opt_state=jax.tree.map(keep, opt_state, state.opt_state),
+      groups=tuple(groups),
+    )
+    log = dict(
+      **averages['log'],
+      meta_grad_norm=optax.tree.norm(grads),
+      meta_up_norm=optax.tree.norm(updates),
+      num_bad_agents=self.num_agents - num_good,
+    )
+    return new_state, log, tuple(logs)
+
+  def _one_agent(
+    self,
+    an_agent: meta_agent.MetaAgent,
+    eta: types.MetaParams,
+    group: GroupState,
+    act_rng: chex.PRNGKey,
+    update_rng: chex.PRNGKey,
+  ) -> tuple[GroupState, dict[str, Any], types.LogDict]:
+    """One agent's part; what is not finite does not count."""
+    result = an_agent.meta_gradient(eta, group.agents, act_rng, update_rng)
+    is_good = _all_finite((result.grads, result.state.learner, result.log))
+    only_good = lambda tree: jax.tree.map(
+      lambda x: jnp.where(is_good, x, jnp.zeros_like(x)), tree
+    )
+    contribution = dict(
+      num_good=is_good.astype(jnp.float32),
+      grads=only_good(result.grads),
+      log=only_good(result.log),
+    )
+    opt_state = group.opt_states
+    if self.config.adam_per_agent:
+      updates, opt_state = self._optimizer.update(
+        contribution['grads'], group.opt_states, eta
+      )
+      contribution['updates'] = only_good(updates)
+      opt_state = jax.tree.map(
+        lambda new, old: jnp.where(is_good, new, old),
+        opt_state,
+        group.opt_states,
+      )
+    left = group.updates_left
+    if self.config.lifetimes:
+      left = left - self.config.num_inner_updates
+    # An agent that broke is born anew.
+    left = jnp.where(is_good, left, 0)
+    return GroupState(result.state, left, opt_state), contribution, result.log
+
+  def _reset_agents(
+    self, state: TrainState, rng: chex.PRNGKey, is_over: tuple[jax.Array, ...]
+  ) -> TrainState:
+    """Agents whose time is over begin anew; what they taught η stays."""
+    groups = []
+    for group, an_agent, keys, over in zip(
+      state.groups,
+      self._meta_agents,
+      self._split_keys(rng),
+      is_over,
+      strict=True,
+    ):
+
+      def choose(new: jax.Array, old: jax.Array, over: Any = over) -> jax.Array:
+        shape = over.shape + (1,) * (new.ndim - over.ndim)
+        return jnp.where(over.reshape(shape), new, old)
+
+      newborn = self._over_agents(an_agent.init, keys)
+      lifetimes = jax.vmap(self._sample_lifetime)(keys)
+      groups.append(
+        group._replace(
+          agents=jax.tree.map(choose, newborn, group.agents),
+          updates_left=choose(lifetimes, group.updates_left),
+        )
+      )
+    return state._replace(groups=tuple(groups))
+
+  def _sample_lifetime(self, rng: chex.PRNGKey) -> jax.Array:
+    if not self.config.lifetimes:
+      return jnp.asarray(_FOREVER, jnp.int32)
+    lifetimes = jnp.asarray(self.config.lifetimes, jnp.int32)
+    weights = 1.0 / lifetimes
+    return jax.random.choice(
+      _fold(rng, 1), lifetimes, p=weights / jnp.sum(weights)
+    )
+
+  def _over_agents(self, function: Any, args: Any) -> Any:
+    """Maps over axis 0, some in lockstep and the others in turn."""
+    at_once = self.config.agents_at_once
+    if at_once == 1:
+      return jax.lax.map(function, args)
+    num = jax.tree.leaves(args)[0].shape[0]
+    if at_once is None or at_once >= num:
+      return jax.vmap(function)(args)
+    return jax.lax.map(function, args, batch_size=at_once)
+
+  def _split_keys(self, rng: chex.PRNGKey) -> list[chex.PRNGKey]:
+    """One key per agent, by group; where spread, those of this device's."""
+    keys = jax.random.split(rng, self.num_agents)
+    split, start = [], 0
+    for group in self._groups:
+      own = keys[start : start + group.num_agents]
+      start += group.num_agents
+      if self._is_spread:
+        size = group.num_agents // self._num_agent_shards
+        first = jax.lax.axis_index(_AGENTS) * size
+        own = jax.lax.dynamic_slice_in_dim(own, first, size)
+      split.append(own)
+    return split
+
+  def _check_sizes(self) -> None:
+    for group in self._groups:
+      if group.num_agents < 1:
+        raise ValueError(f'num_agents must be >= 1, got {group.num_agents}')
+      if group.num_agents % self._num_agent_shards:
+        raise ValueError(
+          f'{group.num_agents} agents of a group cannot be spread over '
+          f'{self._num_agent_shards} rows of devices'
+        )
+
+  def _build(
+    self, group: Group, config: config_lib.Config
+  ) -> tuple[meta_agent.MetaAgent, Any]:
+    env = group.env_fn(config.num_envs, 0)
+    if not isinstance(env, batched_jittable_env.BatchedJittableEnvironment):
+      raise ValueError(
+        f'{type(env).__name__} is no environment in JAX: meta-training acts on '
+        'the device, and needs one'
+      )
+    agent = agent_lib.Agent(
+      single_observation_spec=env.single_observation_spec(),
+      single_action_spec=env.single_action_spec(),
+      agent_settings=group.agent_settings,
+      batch_axis_name=self._batch_axis,
+      meta_gradient_mode=self.config.meta_gradient_mode,
+    )
+    critic = value_fn.ValueFunction(group.critic, self._batch_axis)
+    built = meta_agent.MetaAgent(agent, critic, env, config, self._batch_axis)
+    return built, agent.update_rule
+
+  def _make_state_specs(self) -> TrainState:
+    whole: Any = _P()
+    by_agent: Any = _P(_AGENTS)
+    by_batch: Any = _P(_AGENTS, _BATCH)
+    buffer = None
+    if self.config.num_replayed:
+      buffer = replay.ReplayState(data=by_batch, num_added=by_agent)
+    agents = meta_agent.AgentState(
+      learner=by_agent, critic=by_agent, actor=by_batch, buffer=buffer
+    )
+    per_agent = self.config.adam_per_agent
+    group = GroupState(
+      agents=agents,
+      updates_left=by_agent,
+      opt_states=by_agent if per_agent else None,
+    )
+    return TrainState(
+      step=whole,
+      eta=whole,
+      opt_state=None if per_agent else whole,
+      groups=(group,) * len(self._groups),
+    )
+
+  def _spread(self, function: Any, in_specs: Any, out_specs: Any) -> Any:
+    """`function` on all devices; itself where there is only one."""
+    if not self._is_spread:
+      return function
+    return jax.shard_map(
+      function,
+      mesh=self._mesh,
+      in_specs=in_specs,
+      out_specs=out_specs,
+      check_vma=False,  # Gradients are averaged by hand.
+    )
+
+
+def _make_mesh(
+  devices: list[jax.Device], num_agent_shards: int
+) -> jax.sharding.Mesh:
+  if num_agent_shards < 1 or len(devices) % num_agent_shards:
+    raise ValueError(
+      f'{len(devices)} devices cannot form {num_agent_shards} equal rows'
+    )
+  grid = np.asarray(devices).reshape(num_agent_shards, -1)
+  return jax.sharding.Mesh(grid, (_AGENTS, _BATCH))
+
+
+def _eta_spec(rules: Sequence[Any]) -> types.MetaParams:
+  """The shapes of η, on which all groups must agree."""
+  specs = [
+    jax.eval_shape(lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0])
+    for rule in rules
+  ]
+  if not specs[0]:
+    raise ValueError(
+      'the rule of the agents has no parameters that could be trained'
+    )
+  for i, spec in enumerate(specs):
+    rule_params.check_like(spec, specs[0], f'the parameters of group {i}')
+  return specs[0]
+
+
+def _make_optimizer(
+  config: config_lib.Config,
+) -> optax.GradientTransformation:
+  parts = []
+  if config.max_grad_norm is not None:
+    parts.append(optax.clip_by_global_norm(config.max_grad_norm))
+  parts.append(optax.scale_by_adam())
+  if config.max_abs_update is not None:
+    parts.append(optax.clip(config.max_abs_update))
+  parts.append(optax.scale(-config.learning_rate))
+  return optax.chain(*parts)
+
+
+def _all_finite(tree: Any) -> jax.Array:
+  return jnp.all(
+    jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree)])
+  )
+
+
+def _fold(rng: chex.PRNGKey, number: int) -> chex.PRNGKey:
+  return jax.random.fold_in(rng, number)

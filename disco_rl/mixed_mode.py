@@ -1,0 +1,60 @@
+"""Gradients whose own reverse pass is one forward-over-reverse product.
+
+Differentiating through a gradient step in reverse mode walks backwards through
+a backward pass, and keeps all of its intermediate values until then. But the
+derivative of a gradient is a Hessian, which is symmetric: its product with the
+incoming cotangent is also the directional derivative of the gradient, so that
+forward mode gives it, and the cross term in the other arguments with it, and
+keeps nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+LossFn = Callable[[Any, Any, Any], tuple[jax.Array, Any]]
+
+
+def gradient(loss_fn: LossFn) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+  """The gradient of a loss, to be differentiated once more.
+
+  Args:
+    loss_fn: from θ, what the loss depends on besides θ (targets), and data
+      without derivative, to a scalar and auxiliary outputs. It must not close
+      over anything that is differentiated.
+
+  Returns:
+    A function of the same arguments that returns the gradient in θ, and
+    `(loss, aux)`. In reverse mode, derivatives pass through the gradient to θ
+    and to the targets; none pass through `(loss, aux)` or to the data.
+  """
+
+  @jax.custom_vjp
+  def gradient_fn(theta: Any, targets: Any, data: Any) -> tuple[Any, Any]:
+    loss_and_aux, grads = jax.value_and_grad(loss_fn, has_aux=True)(
+      theta, targets, data
+    )
+    return grads, loss_and_aux
+
+  def forward(theta: Any, targets: Any, data: Any) -> tuple[Any, Any]:
+    return gradient_fn(theta, targets, data), (theta, targets, data)
+
+  def reverse(residuals: Any, cotangents: Any) -> tuple[Any, Any, None]:
+    theta, targets, data = residuals
+    direction, _ = cotangents
+
+    def both_gradients(theta: Any) -> tuple[Any, Any]:
+      grads, _ = jax.grad(loss_fn, argnums=(0, 1), has_aux=True)(
+        theta, targets, data
+      )
+      return grads
+
+    # d/dε ∇L(θ + ε·direction, targets), in θ and in the targets at once.
+    _, (theta_bar, targets_bar) = jax.jvp(
+      both_gradients, (theta,), (direction,)
+    )
+    return theta_bar, targets_bar, None
+
+  gradient_fn.defvjp(forward, reverse)
+  return gradient_fn

@@ -1,0 +1,368 @@
+"""Meta-training: identities between its ways of computing the same thing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from disco_rl import mixed_mode
+from disco_rl.meta_training import config as config_lib
+from tests import golden
+from tests import small
+from tests import small_meta
+
+
+def _in_float64(tree):
+  return jax.tree.map(
+    lambda x: jnp.asarray(
+      x, jnp.float64 if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
+    ),
+    tree,
+  )
+
+
+def test_mixed_mode_is_plain_reverse_mode():
+  """On a small network with everything a learner step has, in float64."""
+
+  def loss_fn(theta, targets, data):
+    hidden = jnp.tanh(data @ theta['w'] + theta['b'])
+    frozen = jax.lax.stop_gradient(jnp.roll(hidden, 1, 0))
+    loss = jnp.sum(jnp.square(hidden - targets['y'])) + jnp.sum(
+      hidden * frozen * jnp.exp(targets['scale'])
+    )
+    return loss, dict(size=jnp.sum(hidden))
+
+  def after_steps(gradient_fn, eta, theta, data):
+    for _ in range(3):
+      targets = dict(
+        y=jnp.sin(eta * jnp.sum(data @ theta['w'], 0)), scale=eta**2
+      )
+      grads, (_, aux) = gradient_fn(theta, targets, data)
+      theta = jax.tree.map(lambda x, g: x - 0.1 * g, theta, grads)
+    return jnp.sum(jnp.cos(theta['w'])) + 0 * aux['size']
+
+  def plain(theta, targets, data):
+    (loss, aux), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+      theta, targets, data
+    )
+    return grads, (loss, aux)
+
+  with jax.enable_x64(True):
+    keys = jax.random.split(jax.random.PRNGKey(0), 3)
+    theta = dict(
+      w=jax.random.normal(keys[0], (4, 5), jnp.float64),
+      b=jax.random.normal(keys[1], (5,), jnp.float64),
+    )
+    data = jax.random.normal(keys[2], (6, 4), jnp.float64)
+    results = [
+      jax.grad(after_steps, argnums=(1, 2))(fn, jnp.float64(0.3), theta, data)
+      for fn in (plain, mixed_mode.gradient(loss_fn))
+    ]
+    golden.check_trees_close(*map(jax.device_get, results), 1e-9)
+    assert abs(results[0][0]) > 1e-3
+
+
+def test_all_ways_to_the_meta_gradient_are_one():
+  """In float64: with and without rematerialising, mixed mode or reverse."""
+  eta, _ = small.make_agent('disco').update_rule.init_params(
+    jax.random.PRNGKey(1)
+  )
+  first = small_meta.make_meta_agent()
+  keys = jax.random.split(jax.random.PRNGKey(3), 3)
+  state = jax.jit(first.init)(keys[0])
+  state, train, valid = jax.jit(first.act)(state, keys[1])
+  results = []
+  with jax.enable_x64(True):
+    for mode, rematerialize in [
+      ('reverse', False),
+      ('reverse', True),
+      ('mixed', False),
+      ('mixed', True),
+    ]:
+      an_agent = small_meta.make_meta_agent(
+        meta_gradient_mode=mode, rematerialize=rematerialize
+      )
+      results.append(
+        jax.jit(an_agent.differentiate)(
+          *_in_float64((eta, state, train, valid)), keys[2]
+        )
+      )
+    plain = jax.device_get(results[0].grads)
+    assert max(np.abs(x).max() for x in jax.tree.leaves(plain)) > 1e-3
+    for other in results[1:]:
+      for a, b in zip(
+        jax.tree.leaves(plain),
+        jax.tree.leaves(jax.device_get(other.grads)),
+        strict=True,
+      ):
+        assert a.dtype == np.float64
+        np.testing.assert_allclose(
+          b, a, rtol=1e-9, atol=1e-9 * np.abs(a).max() + 1e-15
+        )
+
+
+@pytest.mark.parametrize('num_agent_shards', [1, 2])
+def test_eight_devices_are_shards_of_one(num_agent_shards):
+  """The same experience on one device, mapped over shards."""
+  sizes = dict(batch_size=16, agents_at_once=1)
+  many = small_meta.make_trainer(
+    num_devices=8, num_agent_shards=num_agent_shards, **sizes
+  )
+  eta = many.init_params(jax.random.PRNGKey(1))
+  key, step_key = jax.random.split(jax.random.PRNGKey(2))
+  state = many.init(key, eta)
+  state, log = many.update(state, step_key)
+
+  num_shards = 8 // num_agent_shards
+  shard = small_meta.make_meta_agent('batch', num_shards, **sizes)
+  act_key, update_key = jax.random.split(step_key)
+
+  def one_agent(keys):
+    init_key, act_key, update_key = keys
+
+    def of_shard(_):
+      agent_state = shard.init(init_key)
+      return shard.meta_gradient(eta, agent_state, act_key, update_key)
+
+    return jax.vmap(of_shard, axis_name='batch')(jnp.arange(num_shards))
+
+  results = jax.jit(lambda keys: jax.lax.map(one_agent, keys))(
+    tuple(jax.random.split(k, 2) for k in (key, act_key, update_key))
+  )
+  for name, actual in log.per_agent.items():
+    np.testing.assert_allclose(
+      actual, results.log[name][:, 0], 2e-4, 1e-5, err_msg=name
+    )
+  grads = jax.tree.map(lambda x: x[:, 0].mean(0), results.grads)
+  np.testing.assert_allclose(
+    log.averages['meta_grad_norm'], optax.tree.norm(grads), 1e-4
+  )
+  updates, _ = many._optimizer.update(grads, many._optimizer.init(eta), eta)
+  golden.check_trees_close(
+    jax.device_get(state.eta),
+    jax.device_get(optax.apply_updates(eta, updates)),
+    2e-5,
+  )
+
+
+def test_one_batch_in_shards_has_the_gradient_of_the_whole():
+  """On the same data: eight devices against one that sees all of it."""
+  whole = small_meta.make_meta_agent(batch_size=16)
+  eta, _ = small.make_agent('disco').update_rule.init_params(
+    jax.random.PRNGKey(1)
+  )
+  keys = jax.random.split(jax.random.PRNGKey(3), 3)
+  state = jax.jit(whole.init)(keys[0])
+  state, train, valid = jax.jit(whole.act)(state, keys[1])
+  state = state._replace(actor=None)
+  wanted = jax.jit(whole.differentiate)(eta, state, train, valid, keys[2])
+
+  shard = small_meta.make_meta_agent('batch', 8, batch_size=16)
+  spec = jax.sharding.PartitionSpec
+  mesh = jax.make_mesh(
+    (8,), ('batch',), axis_types=(jax.sharding.AxisType.Auto,)
+  )
+  actual = jax.jit(
+    jax.shard_map(
+      shard.differentiate,
+      mesh=mesh,
+      in_specs=(
+        spec(),
+        spec(),
+        spec(None, None, 'batch'),
+        spec(None, 'batch'),
+        spec(),
+      ),
+      out_specs=spec(),
+      check_vma=False,
+    )
+  )(eta, state, train, valid, keys[2])
+  for a, b in zip(
+    jax.tree.leaves(wanted.grads), jax.tree.leaves(actual.grads), strict=True
+  ):
+    np.testing.assert_allclose(b, a, rtol=2e-3, atol=2e-4 * np.abs(a).max())
+  golden.check_trees_close(
+    jax.device_get(actual.state.learner.params),
+    jax.device_get(wanted.state.learner.params),
+    2e-4,
+  )
+  for name, value in wanted.log.items():
+    np.testing.assert_allclose(actual.log[name], value, 2e-4, 1e-5)
+
+
+def test_lockstep_turns_and_chunks_are_the_same():
+  results = []
+  for at_once in (1, 2, None):
+    trainer = small_meta.make_trainer(
+      small_meta.make_group(num_agents=3), agents_at_once=at_once
+    )
+    eta = trainer.init_params(jax.random.PRNGKey(1))
+    state = trainer.init(jax.random.PRNGKey(2), eta)
+    state, log = trainer.update(state, jax.random.PRNGKey(3))
+    results.append((log.averages['meta_grad_norm'], state.eta))
+  for norm, eta in results[1:]:
+    np.testing.assert_allclose(norm, results[0][0], 1e-3)
+    golden.check_trees_close(
+      jax.device_get(eta), jax.device_get(results[0][1]), 1e-5
+    )
+
+
+def test_groups_train_one_eta_with_an_adam_per_agent():
+  """Against a loop over agents: η − (1/n)·Σ Adam(gᵢ)."""
+  groups = (
+    small_meta.make_group(num_agents=2),
+    small_meta.make_group(num_agents=1, rows=6, dense=(7,)),
+  )
+  settings = dict(
+    adam_per_agent=True,
+    max_grad_norm=1e-3,
+    max_abs_update=1.0,
+    replay_fraction=0.5,
+    batch_size=6,
+    replay_capacity=12,
+  )
+  trainer = small_meta.make_trainer(*groups, **settings)
+  eta = first_eta = trainer.init_params(jax.random.PRNGKey(1))
+  key = jax.random.PRNGKey(2)
+  state = trainer.init(key, eta)
+  states = [
+    jax.jit(trainer._meta_agents[g].init)(k)
+    for g, k in zip((0, 0, 1), jax.random.split(key, 3), strict=True)
+  ]
+  optimizer = optax.chain(
+    optax.clip_by_global_norm(1e-3),
+    optax.scale_by_adam(),
+    optax.clip(1.0),
+    optax.scale(-5e-4),
+  )
+  opt_states = [optimizer.init(eta) for _ in range(3)]
+  gradient_fns = [jax.jit(a.meta_gradient) for a in trainer._meta_agents]
+  for i in range(2):
+    step_key = jax.random.PRNGKey(10 + i)
+    state, _ = trainer.update(state, step_key)
+    act_keys, update_keys = (
+      jax.random.split(k, 3) for k in jax.random.split(step_key)
+    )
+    updates = []
+    for n, group in enumerate((0, 0, 1)):
+      result = gradient_fns[group](eta, states[n], act_keys[n], update_keys[n])
+      states[n] = result.state
+      update, opt_states[n] = optimizer.update(result.grads, opt_states[n])
+      updates.append(update)
+    mean = jax.tree.map(lambda *xs: sum(xs) / 3, *updates)
+    eta = optax.apply_updates(eta, mean)
+  golden.check_trees_close(jax.device_get(state.eta), jax.device_get(eta), 2e-5)
+  moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), eta, first_eta)
+  assert max(jax.tree.leaves(moved)) > 1e-4
+  buffer = state.groups[0].agents.buffer
+  np.testing.assert_array_equal(buffer.num_added, [12, 12])
+
+
+def test_lives_end_and_begin_anew():
+  trainer = small_meta.make_trainer(lifetimes=(4, 8))
+  eta = trainer.init_params(jax.random.PRNGKey(1))
+  state = trainer.init(jax.random.PRNGKey(2), eta)
+  lives, opt_counts, resets = [], [], 0
+  for i in range(8):
+    state, log = trainer.update(state, jax.random.PRNGKey(i))
+    resets += int(log.averages['num_resets'])
+    lives.append(np.asarray(state.groups[0].updates_left))
+    opt_counts.append(
+      np.asarray(state.groups[0].agents.learner.opt_state[0].count)
+    )
+  lives, opt_counts = np.stack(lives), np.stack(opt_counts)
+  # Two inner updates per meta-update, and never older than the longest life.
+  assert (opt_counts % 2 == 0).all() and opt_counts.max() <= 8
+  assert resets == (opt_counts[1:] == 2).sum() > 0
+  assert (lives <= 6).all()
+  for n in range(2):
+    for i in range(7):
+      if lives[i, n] <= 0:
+        assert opt_counts[i + 1, n] == 2 and lives[i + 1, n] in (2, 6)
+      else:
+        assert opt_counts[i + 1, n] == opt_counts[i, n] + 2
+
+
+def test_lifetimes_are_drawn_with_weight_one_over_lifetime():
+  trainer = small_meta.make_trainer(lifetimes=(10, 40))
+  keys = jax.random.split(jax.random.PRNGKey(0), 4000)
+  drawn = np.asarray(jax.vmap(trainer._sample_lifetime)(keys))
+  assert set(drawn.tolist()) == {10, 40}
+  np.testing.assert_allclose((drawn == 10).mean(), 0.8, atol=0.03)
+
+
+def test_an_agent_that_breaks_does_not_count_and_begins_anew():
+  trainer = small_meta.make_trainer()
+  eta = trainer.init_params(jax.random.PRNGKey(1))
+  state = trainer.init(jax.random.PRNGKey(2), eta)
+
+  def break_agents(state, which):
+    (group,) = state.groups
+    params = jax.tree.map(
+      lambda x: x.at[which].set(jnp.nan), group.agents.learner.params
+    )
+    learner = group.agents.learner.replace(params=params)
+    agents = group.agents._replace(learner=learner)
+    return state._replace(groups=(group._replace(agents=agents),))
+
+  state, log = trainer.update(break_agents(state, 0), jax.random.PRNGKey(3))
+  assert log.averages['num_bad_agents'] == 1
+  assert np.isfinite(log.averages['meta_grad_norm'])
+  assert np.asarray(state.groups[0].updates_left)[0] == 0
+  before = jax.device_get(state.eta)
+  state = break_agents(state, 1)
+  # The first begins anew; the second breaks now: one is left.
+  state, log = trainer.update(state, jax.random.PRNGKey(4))
+  assert log.averages['num_resets'] == 1
+  assert log.averages['num_bad_agents'] == 1
+  assert any(
+    (a != b).any()
+    for a, b in zip(
+      jax.tree.leaves(before),
+      jax.tree.leaves(jax.device_get(state.eta)),
+      strict=True,
+    )
+  )
+  before = jax.device_get((state.eta, state.opt_state))
+  state = break_agents(state, jnp.arange(2))
+  state = state._replace(
+    groups=(state.groups[0]._replace(updates_left=jnp.full(2, 9, jnp.int32)),)
+  )
+  state, log = trainer.update(state, jax.random.PRNGKey(5))
+  assert log.averages['num_bad_agents'] == 2
+  golden.check_trees_close(
+    jax.device_get((state.eta, state.opt_state)), before, 0
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    (dict(num_inner_updates=0), 'num_inner_updates must be at least 1'),
+    (dict(rollout_length=1), 'rollout_length must be at least 2'),
+    (dict(replay_fraction=1.0), r'replay_fraction must be in \[0, 1\)'),
+    (dict(replay_fraction=0.9, batch_size=3), 'leaves nothing to act'),
+    (dict(replay_fraction=0.5, replay_capacity=17), 'multiple of the 16'),
+    (dict(replay_fraction=0.5, replay_capacity=16), 'must hold the 32'),
+    (dict(lifetimes=(1, 20)), r'at least num_inner_updates \(2\), got \[1\]'),
+    (dict(agents_at_once=0), 'agents_at_once must be at least 1'),
+    (dict(learning_rate=0.0), 'learning_rate must be positive'),
+  ],
+)
+def test_nonsense_is_refused(changes, message):
+  with pytest.raises(ValueError, match=message):
+    config_lib.Config(**changes)
+
+
+def test_groups_that_cannot_train_together_are_refused():
+  other = small_meta.make_group()
+  other.agent_settings.update_rule.net.hidden_size = 12
+  with pytest.raises(ValueError, match='the parameters of group 1 do not fit'):
+    small_meta.make_trainer(small_meta.make_group(), other)
+  with pytest.raises(ValueError, match='cannot be spread over 8 devices'):
+    small_meta.make_trainer(num_devices=8)
+  with pytest.raises(ValueError, match=r'2 agents .* over 8 rows'):
+    small_meta.make_trainer(num_devices=8, num_agent_shards=8)
+  with pytest.raises(ValueError, match='at least one group'):
+    small_meta.trainer.Trainer([], config_lib.Config())
