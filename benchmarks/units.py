@@ -34,13 +34,17 @@ def make_unit() -> Callable[[], float]:
   return measure
 
 
+def _format(value: Any) -> str:
+  return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
 def report(results: Sequence[dict[str, Any]], json_path: str | None) -> None:
   """Prints results as a table, and writes them as JSON if asked to."""
   print(f'jax {jax.__version__}, {platform.machine()}, {jax.devices()}')
   columns = list(results[0])
   print(' | '.join(columns))
   for row in results:
-    print(' | '.join(f'{row[column]:.4g}' for column in columns))
+    print(' | '.join(_format(row[column]) for column in columns))
   if json_path:
     with files.atomic_writer(json_path) as file:
       file.write(json.dumps(list(results), indent=2).encode())

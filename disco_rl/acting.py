@@ -89,6 +89,31 @@ def unroll_jittable(
   Returns:
     The state after, and a rollout with leaves [T+1, B, ...].
   """
+  step_keys = jax.random.split(rng, num_steps)
+  return unroll_with_keys(agent, env, params, state, step_keys, outputs)
+
+
+def unroll_with_keys(
+  agent: agent_lib.Agent,
+  env: base.Environment,
+  params: types.AgentParams,
+  state: ActorState,
+  step_keys: chex.PRNGKey,
+  outputs: Sequence[str] = ('logits',),
+) -> tuple[ActorState, types.ActorRollout]:
+  """`unroll_jittable` with the key of every step given.
+
+  Args:
+    agent: who acts.
+    env: where; its `step` must be pure.
+    params: θ.
+    state: from `initial_actor_state` or the last rollout.
+    step_keys: T+1 keys.
+    outputs: which of the network's outputs the rollout keeps.
+
+  Returns:
+    The state after, and a rollout with leaves [T+1, B, ...].
+  """
 
   def step(
     state: ActorState, rng: chex.PRNGKey
@@ -99,7 +124,7 @@ def unroll_jittable(
     env_state, timestep = env.step(state.env_state, actor_step.actions)
     return ActorState(env_state, timestep, net_state), actor_step
 
-  state, steps = jax.lax.scan(step, state, jax.random.split(rng, num_steps))
+  state, steps = jax.lax.scan(step, state, step_keys)
   return state, types.ActorRollout.from_timestep(steps)
 
 

@@ -72,6 +72,33 @@ def learning_curves(
   return figure
 
 
+def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
+  """Draws columns of one table over its iterations, in panels.
+
+  Args:
+    rows: of one seed.
+    columns: title of a panel to the columns drawn in it.
+
+  Returns:
+    A matplotlib figure.
+  """
+  figure = _new_figure(height=4.2 if len(columns) == 1 else 2 + len(columns))
+  grid = figure.subplots(-(-len(columns) // 2), min(2, len(columns)))
+  for axes, (title, names) in zip(
+    np.ravel(grid), columns.items(), strict=False
+  ):
+    for name in names:
+      at = [row['iteration'] for row in rows]
+      axes.plot(at, [row[name] for row in rows], linewidth=1, label=name)
+    axes.set_title(title)
+    axes.set_xlabel('meta-update')
+    axes.grid(alpha=0.3)
+    axes.margins(x=0)
+    if len(names) > 1:
+      axes.legend(loc='best', frameon=False)
+  return figure
+
+
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
   """Writes a figure as PNG, whole or not at all."""
   with files.atomic_writer(path) as file:
@@ -79,7 +106,7 @@ def save(figure: Any, path: str | os.PathLike[str]) -> None:
     figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
 
 
-def _new_figure() -> Any:
+def _new_figure(height: float = 4.2) -> Any:
   try:
     from matplotlib import figure
   except ImportError:
@@ -87,7 +114,7 @@ def _new_figure() -> Any:
       "pictures need matplotlib: pip install 'disco_rl[plots]'"
     ) from None
   # Not through pyplot: no window, no global state.
-  return figure.Figure(figsize=(7, 4.2), layout='constrained')
+  return figure.Figure(figsize=(7, height), layout='constrained')
 
 
 def sparkline(values: Sequence[float]) -> str:

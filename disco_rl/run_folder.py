@@ -7,6 +7,9 @@
   curve.png      the learning curve
   params_*.npz   the final parameters of the agents, one file per seed
 
+Runs of meta-training have other pictures, trials of the rule (trials_*.csv) and
+the best rule so far (best_rule.npz).
+
 Every file is replaced as a whole or grows by whole rows, so that the folder is
 good after a kill at any moment. Only one process at a time can write to it.
 """
@@ -20,6 +23,20 @@ from typing import Any
 
 from disco_rl import files
 from disco_rl import metrics_table
+
+# All that a run may write; the state is removed last.
+_FILES = (
+  'metrics.csv',
+  'trials_*.csv',
+  'curve.png',
+  'rewards.png',
+  'training.png',
+  'params_*.npz',
+  'best_rule.npz',
+  'rule.npz',
+  'config.json',
+  'state.npz',
+)
 
 
 class RunFolderError(ValueError):
@@ -130,18 +147,24 @@ class RunFolder:
     Returns:
       The rows that stay.
     """
-    rows = metrics_table.read_csv(self.metrics_path)
+    return self.cut_table(self.metrics_path, last_iteration)
+
+  def cut_table(
+    self, path: pathlib.Path, last_iteration: int
+  ) -> list[metrics_table.Row]:
+    """`cut_metrics` for another table of this run."""
+    rows = metrics_table.read_csv(path)
     kept = [row for row in rows if row['iteration'] <= last_iteration]
-    with files.atomic_writer(self.metrics_path) as file:
-      file.write(metrics_table.to_csv(kept).encode())
+    if path.exists():
+      with files.atomic_writer(path) as file:
+        file.write(metrics_table.to_csv(kept).encode())
     return kept
 
   def _remove_run(self) -> None:
     """Removes the files of a run, and no others; the state last."""
-    names = ['metrics.csv', 'curve.png', 'config.json', 'rule.npz', 'state.npz']
-    paths = [*self.path.glob('params_*.npz'), *(self.path / n for n in names)]
-    for path in paths:
-      path.unlink(missing_ok=True)
+    for pattern in _FILES:
+      for path in self.path.glob(pattern):
+        path.unlink(missing_ok=True)
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:

@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
       rows = metrics_table.read_csv(pathlib.Path(path) / 'metrics.csv')
       if not rows:
         raise errors.UsageError(f'{path} has no metrics yet')
-      name = f'{config["rule"]} ({pathlib.Path(path).name})'
-      runs[path if name in runs else name] = rows
+      name = config['rule']
+      runs[f'{name} ({path})' if name in runs else name] = rows
       table.append(_line(path, config, rows))
     envs = sorted(
       {run_folder.read_config(p)['asked']['env'] for p in arguments.runs}

@@ -36,6 +36,7 @@ from disco_rl import run_folder
 from disco_rl.cli import errors
 from disco_rl.cli import eval_config
 from disco_rl.cli import interrupts
+from disco_rl.cli import run_config
 from disco_rl.cli import tables
 from disco_rl.environments import registry
 
@@ -74,7 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='training iterations in all; each acts for one rollout and takes one '
     'learner step (default: 1000). With --resume it can be raised',
   )
-  add('--seed', type=int, help='first seed (default: 0)')
   add(
     '--num-seeds',
     type=int,
@@ -87,34 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='over how many devices to spread each batch (default: as many as the '
     'environments can be spread over)',
   )
-  add(
-    '--set',
-    action='append',
-    metavar='NAME=VALUE',
-    help='change any setting, e.g. agent.learning_rate=3e-4, env.rows=5, '
-    'experiment.replay_ratio=8; --dry-run shows them all. May be repeated',
+  run_config.add_run_arguments(
+    parser, 'agent.learning_rate=3e-4, env.rows=5, experiment.replay_ratio=8'
   )
-  add(
-    '--out',
-    metavar='DIR',
-    help='folder for the results (default: a new one in runs/)',
-  )
-  add(
-    '--overwrite',
-    action='store_true',
-    help='remove the run that --out already holds',
-  )
-  add(
-    '--resume',
-    metavar='DIR',
-    help='go on with the run in DIR from its last checkpoint, to the bit',
-  )
-  add(
-    '--dry-run',
-    action='store_true',
-    help='check and show all settings as they would be used, and stop',
-  )
-  add('--quiet', action='store_true', help='no progress bar')
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -132,13 +107,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _start(arguments: argparse.Namespace) -> _Plan | None:
   """Prepares a new run; None if it is not to be made."""
-  asked = eval_config.from_arguments(arguments)
+  asked = run_config.from_arguments(arguments, eval_config.DEFAULTS)
   registry.default_settings(asked['env'])  # A wrong name is told first.
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
   rule = rule_choice.choose(asked['rule'])
   settings = eval_config.resolve(asked, rule.update_rule)
-  config = eval_config.describe(asked, rule.name, rule.update_rule, settings)
+  config = run_config.describe(
+    'eval', asked, settings, rule=rule.name, update_rule=rule.update_rule
+  )
   population = _make_population(asked['env'], settings)
   eta = evaluation.check_rule_params(
     population.agent.update_rule, rule.params, f'the parameters of {rule.name}'
@@ -164,12 +141,7 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
 
 def _resume(arguments: argparse.Namespace) -> _Plan:
   """Prepares to go on with a run."""
-  for name in [*eval_config.DEFAULTS, 'out', 'overwrite', 'dry_run']:
-    if name != 'steps' and getattr(arguments, name) not in (None, False):
-      raise errors.UsageError(
-        f'--{name.replace("_", "-")} cannot be changed with --resume; only '
-        '--steps can'
-      )
+  run_config.check_resume_arguments(arguments, eval_config.DEFAULTS)
   with contextlib.ExitStack() as stack:
     # Closed again if something is wrong with it.
     folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
@@ -186,10 +158,14 @@ def _restore(folder: run_folder.RunFolder, steps: int | None) -> _Plan:
   if steps is not None:
     asked['steps'] = steps
   settings = eval_config.resolve(asked, config['update_rule'])
-  described = eval_config.describe(
-    asked, config['rule'], config['update_rule'], settings
+  described = run_config.describe(
+    'eval',
+    asked,
+    settings,
+    rule=config['rule'],
+    update_rule=config['update_rule'],
   )
-  eval_config.check_same(config['settings'], described['settings'])
+  run_config.check_same(config['settings'], described['settings'])
   population = _make_population(asked['env'], settings)
   eta = None
   if folder.rule_path.exists():
@@ -215,19 +191,12 @@ def _restore(folder: run_folder.RunFolder, steps: int | None) -> _Plan:
 def _make_population(
   env: str, settings: config_dict.ConfigDict
 ) -> population_lib.Population:
-  num_devices = settings.devices
-  devices = jax.local_devices()
-  if num_devices > len(devices):
-    raise errors.UsageError(
-      f'{num_devices} devices asked for, but there are {len(devices)}: '
-      f'{", ".join(map(str, devices))}'
-    )
   return population_lib.Population(
     registry.environment_fn(env, **settings.env),
     settings.agent,
     experiment.Config(**settings.experiment),
     seeds=range(settings.seed, settings.seed + settings.num_seeds),
-    devices=devices[:num_devices] if num_devices else None,
+    devices=run_config.choose_devices(settings.devices),
   )
 
 

@@ -8,10 +8,12 @@ import disco_rl
 from disco_rl.cli import compare_command
 from disco_rl.cli import errors
 from disco_rl.cli import eval_command
+from disco_rl.cli import meta_train_command
 from disco_rl.cli import rules_command
 
 _COMMANDS = {
   'eval': eval_command,
+  'meta-train': meta_train_command,
   'compare': compare_command,
   'rules': rules_command,
 }

@@ -42,7 +42,8 @@ class Config:
       probability ∝ 1 / lifetime, and begins anew when it is over. Empty for
       agents that are never reset.
     rematerialize: whether the backward pass computes each inner update again
-      instead of keeping its intermediate values.
+      instead of keeping its intermediate values. None to do so for windows of
+      more than 4 updates, where memory begins to matter.
     meta_gradient_mode: how inner updates are differentiated, see `Agent`.
     agents_at_once: how many agents of a group are computed in lockstep; the
       rest wait their turn within the same program. None for all of them. 1
@@ -60,7 +61,7 @@ class Config:
   max_grad_norm: float | None = None
   max_abs_update: float | None = None
   lifetimes: tuple[int, ...] = ()
-  rematerialize: bool = True
+  rematerialize: bool | None = None
   meta_gradient_mode: str = 'mixed'
   agents_at_once: int | None = 1
   weights: MetaLossWeights = dataclasses.field(default_factory=MetaLossWeights)
@@ -118,6 +119,13 @@ class Config:
   def num_replayed(self) -> int:
     """How many trajectories of a batch come from the replay."""
     return self.batch_size - self.num_envs
+
+  @property
+  def rematerializes(self) -> bool:
+    """Whether inner updates are computed again in the backward pass."""
+    if self.rematerialize is None:
+      return self.num_inner_updates > 4
+    return self.rematerialize
 
   @property
   def validation_length(self) -> int:

@@ -84,9 +84,10 @@ class MetaAgent:
     learner = self._agent.initial_learner_state(learner_rng)
     buffer = None
     if self._config.num_replayed:
+      step_keys = jax.random.split(rng, self._config.rollout_length)
       _, rollout = jax.eval_shape(
-        lambda: self._unroll(
-          learner.params, actor, rng, self._config.rollout_length
+        lambda: acting.unroll_with_keys(
+          self._agent, self._env, learner.params, actor, step_keys
         )
       )
       buffer = replay.init(rollout, self._config.replay_capacity)
@@ -137,18 +138,24 @@ class MetaAgent:
       The state after; batches to learn from, leaves [N, L, B, ...]; and the
       validation trajectory, leaves [2L, B', ...] with B' environments.
     """
-    params, config = state.learner.params, self._config
-
-    def step(
-      actor: acting.ActorState, rng: chex.PRNGKey
-    ) -> tuple[acting.ActorState, types.ActorRollout]:
-      return self._unroll(params, actor, rng, config.rollout_length)
-
-    keys = jax.random.split(rng, config.num_inner_updates)
-    actor, train_rollouts = jax.lax.scan(step, state.actor, self._own_all(keys))
-    actor, valid_rollout = self._unroll(
-      params, actor, self._own(rng), config.validation_length
+    config = self._config
+    num_updates, length = config.num_inner_updates, config.rollout_length
+    train_keys = jax.vmap(lambda key: jax.random.split(self._own(key), length))(
+      jax.random.split(rng, num_updates)
+    )  # [N, L, ...]
+    valid_keys = jax.random.split(self._own(rng), config.validation_length)
+    num_train = num_updates * length
+    step_keys = jnp.concatenate(
+      [train_keys.reshape(num_train, *valid_keys.shape[1:]), valid_keys]
     )
+    # One loop for all trajectories: a second one would be compiled again.
+    actor, steps = acting.unroll_with_keys(
+      self._agent, self._env, state.learner.params, state.actor, step_keys
+    )
+    train_rollouts = jax.tree.map(
+      lambda x: x[:num_train].reshape(num_updates, length, *x.shape[1:]), steps
+    )
+    valid_rollout = jax.tree.map(lambda x: x[num_train:], steps)
     buffer = state.buffer
     if buffer is not None:
       buffer, train_rollouts = self._mix_with_replay(
@@ -198,7 +205,7 @@ class MetaAgent:
     train_rng, _ = jax.random.split(rng)
     num_updates = train_rollouts.rewards.shape[0]
     update = self._inner_update
-    if self._config.rematerialize:
+    if self._config.rematerializes:
       # What a scan does keeps the compiler from undoing it.
       update = jax.checkpoint(update, prevent_cse=False)
 
@@ -207,12 +214,22 @@ class MetaAgent:
       rollout, step_rng = inputs
       return update(eta, learner, critic, rollout, step_rng)
 
-    (learner, critic), (terms, inner_log) = jax.lax.scan(
-      step,
-      (state.learner, state.critic),
-      (train_rollouts, jax.random.split(train_rng, num_updates)),
+    inputs = (train_rollouts, jax.random.split(train_rng, num_updates))
+    # The first update is not in the loop: nothing before it depends on η, so
+    # most of its backward pass falls away.
+    carry, (terms, inner_log) = step(
+      (state.learner, state.critic), jax.tree.map(lambda x: x[0], inputs)
     )
-    agent_out, _ = self._agent.unroll_net(
+    terms, inner_log = jax.tree.map(lambda x: x[None], (terms, inner_log))
+    if num_updates > 1:
+      carry, more = jax.lax.scan(
+        step, carry, jax.tree.map(lambda x: x[1:], inputs)
+      )
+      terms, inner_log = jax.tree.map(
+        lambda *xs: jnp.concatenate(xs), (terms, inner_log), more
+      )
+    learner, critic = carry
+    agent_out, valid_actions = self._agent.unroll_for_loss(
       learner.params, valid_rollout.first_state(time_axis=0), valid_rollout
     )
     value_outs, *_ = self._critic.get_value_outs(
@@ -221,7 +238,10 @@ class MetaAgent:
     terms = {
       **jax.tree.map(jnp.mean, terms),  # Over the inner updates.
       **meta_loss.validation_terms(
-        agent_out, valid_rollout, value_outs.normalized_adv
+        agent_out,
+        valid_rollout.actions,
+        valid_actions,
+        value_outs.normalized_adv,
       ),
     }
     loss = meta_loss.total(terms, self._config.weights)
@@ -295,17 +315,6 @@ class MetaAgent:
       lambda new, old: jnp.concatenate([new, old], axis=2), fresh, replayed
     )
     return buffer, batches
-
-  def _unroll(
-    self,
-    params: types.AgentParams,
-    actor: acting.ActorState,
-    rng: chex.PRNGKey,
-    num_steps: int,
-  ) -> tuple[acting.ActorState, types.ActorRollout]:
-    return acting.unroll_jittable(
-      self._agent, self._env, params, actor, rng, num_steps
-    )
 
   def _own(self, rng: chex.PRNGKey) -> chex.PRNGKey:
     """A key of this device's own, where there are several."""

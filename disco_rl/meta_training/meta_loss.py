@@ -28,23 +28,26 @@ from disco_rl.meta_training import config as config_lib
 
 def validation_terms(
   agent_out: types.AgentOuts,
-  rollout: types.ActorRollout,
+  actions: types.Array,
+  output_actions: types.Array,
   normalized_adv: types.Array,
 ) -> types.LogDict:
   """The terms that measure an agent.
 
   Args:
     agent_out: its outputs along the rollout, leaves [T+1, B, ...].
-    rollout: leaves [T+1, B, ...].
+    actions: [T+1, B], those taken.
+    output_actions: [T+1, B], where in z the actions taken are, see
+      `Agent.unroll_for_loss`.
     normalized_adv: [T, B].
 
   Returns:
     Name to scalar.
   """
-  logits, actions = agent_out['logits'][:-1], rollout.actions[:-1]
-  z_a = utils.batch_lookup(agent_out['z'][:-1], actions)
+  logits = agent_out['logits'][:-1]
+  z_a = utils.batch_lookup(agent_out['z'][:-1], output_actions[:-1])
   policy_gradient = utils.differentiable_policy_gradient_loss(
-    logits, actions, jax.lax.stop_gradient(normalized_adv), backprop=False
+    logits, actions[:-1], normalized_adv, backprop=False
   )
   return dict(
     policy_gradient=jnp.mean(policy_gradient),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import chex
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 from ml_collections import config_dict
 import numpy as np
@@ -60,7 +61,7 @@ class GroupState(NamedTuple):
 
   agents: meta_agent.AgentState
   updates_left: jax.Array  # [n], int32, inner updates until the agent's end.
-  opt_states: Any  # Of an Adam per agent over η; None if there is but one.
+  opt_states: Any  # Of an Adam per agent, on η as one vector; or None.
 
 
 class UpdateLog(NamedTuple):
@@ -75,7 +76,7 @@ class TrainState(NamedTuple):
 
   step: jax.Array  # [], int32, meta-updates done.
   eta: types.MetaParams
-  opt_state: Any  # Of the one Adam over η; None if each agent has its own.
+  opt_state: Any  # Of the one Adam, on η as one vector; or None.
   groups: tuple[GroupState, ...]
 
 
@@ -186,6 +187,10 @@ class Trainer:
     averages['num_resets'] = float(num_resets)
     return state, UpdateLog(averages, per_agent)
 
+  def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
+    """The program of `update`, lowered and not compiled: to be examined."""
+    return self._update.lower(state, rng)
+
   def place(self, state: TrainState) -> TrainState:
     """Puts a state, e.g. from a checkpoint, on the devices."""
     if not self._is_spread:
@@ -198,6 +203,7 @@ class Trainer:
 
   def _init_state(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
     config = self.config
+    flat_eta, _ = jax.flatten_util.ravel_pytree(eta)
     groups = []
     for keys, an_agent in zip(
       self._split_keys(rng), self._meta_agents, strict=True
@@ -212,7 +218,7 @@ class Trainer:
       first = jnp.maximum((shares * lifetimes).astype(jnp.int32), 1)
       opt_states = None
       if config.adam_per_agent:
-        opt_states = jax.vmap(lambda _: self._optimizer.init(eta))(keys)
+        opt_states = jax.vmap(lambda _: self._optimizer.init(flat_eta))(keys)
       groups.append(
         GroupState(
           agents=agents,
@@ -223,7 +229,9 @@ class Trainer:
     return TrainState(
       step=jnp.zeros([], jnp.int32),
       eta=jax.tree.map(lambda x: jnp.array(x, copy=True), eta),
-      opt_state=None if config.adam_per_agent else self._optimizer.init(eta),
+      opt_state=(
+        None if config.adam_per_agent else self._optimizer.init(flat_eta)
+      ),
       groups=tuple(groups),
     )
 
@@ -258,16 +266,14 @@ class Trainer:
     if self.config.adam_per_agent:
       updates, opt_state = averages['updates'], None
     else:
-      updates, opt_state = self._optimizer.update(
-        grads, state.opt_state, state.eta
-      )
+      updates, opt_state = self._optimizer.update(grads, state.opt_state)
     is_good = num_good > 0
     keep = lambda new, old: jnp.where(is_good, new, old)
+    _, unravel = jax.flatten_util.ravel_pytree(state.eta)
+    eta_updates = unravel(jnp.where(is_good, updates, 0.0))
     new_state = TrainState(
       step=state.step + 1,
-      eta=jax.tree.map(
-        keep, optax.apply_updates(state.eta, updates), state.eta
-      ),
+      eta=optax.apply_updates(state.eta, eta_updates),
       opt_state=jax.tree.map(keep, opt_state, state.opt_state),
       groups=tuple(groups),
     )
@@ -289,19 +295,24 @@ class Trainer:
   ) -> tuple[GroupState, dict[str, Any], types.LogDict]:
     """One agent's part; what is not finite does not count."""
     result = an_agent.meta_gradient(eta, group.agents, act_rng, update_rng)
-    is_good = _all_finite((result.grads, result.state.learner, result.log))
+    # The norms of gradients and updates tell of every parameter.
+    # η is one long vector here: an operation per tensor of it would take long
+    # to compile.
+    grads, _ = jax.flatten_util.ravel_pytree(result.grads)
+    norms = (result.inner_log['global_update_norm'], result.log['meta_loss'])
+    is_good = _all_finite((jnp.sum(jnp.square(grads)), norms))
     only_good = lambda tree: jax.tree.map(
       lambda x: jnp.where(is_good, x, jnp.zeros_like(x)), tree
     )
     contribution = dict(
       num_good=is_good.astype(jnp.float32),
-      grads=only_good(result.grads),
+      grads=only_good(grads),
       log=only_good(result.log),
     )
     opt_state = group.opt_states
     if self.config.adam_per_agent:
       updates, opt_state = self._optimizer.update(
-        contribution['grads'], group.opt_states, eta
+        contribution['grads'], group.opt_states
       )
       contribution['updates'] = only_good(updates)
       opt_state = jax.tree.map(
@@ -482,9 +493,8 @@ def _make_optimizer(
 
 
 def _all_finite(tree: Any) -> jax.Array:
-  return jnp.all(
-    jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree)])
-  )
+  leaves = [jnp.ravel(x) for x in jax.tree.leaves(tree)]
+  return jnp.all(jnp.isfinite(jnp.concatenate(leaves)))
 
 
 def _fold(rng: chex.PRNGKey, number: int) -> chex.PRNGKey:

@@ -1,0 +1,94 @@
+"""What `disco-rl meta-train` was asked for, and what follows from it."""
+
+import dataclasses
+from typing import Any
+
+from ml_collections import config_dict
+
+from disco_rl import types
+from disco_rl.cli import overrides
+from disco_rl.cli import run_config
+from disco_rl.environments import registry
+from disco_rl.meta_training import config as config_lib
+from disco_rl.meta_training import settings as settings_lib
+from disco_rl.meta_training import trainer as trainer_lib
+
+# What can be said on the command line, and is then fixed for a run.
+DEFAULTS: dict[str, Any] = dict(
+  init='random',
+  env=['catch'],
+  steps=800,
+  num_agents=2,
+  eval_every=0,
+  seed=0,
+  devices=1,
+  set=[],
+)
+
+# The small reference setting plays on a small board.
+_ENV_SETTINGS = {'catch': dict(rows=5, columns=5)}
+
+
+def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
+  """All settings of a run.
+
+  Args:
+    asked: as `DEFAULTS`.
+
+  Returns:
+    Groups of settings (`meta`, `agent`, `critic`, `env` by name, `eval`), and
+    single ones.
+  """
+  envs = {}
+  for name in asked['env']:
+    if name in envs:
+      raise ValueError(f'--env {name} is given twice')
+    envs[name] = registry.default_settings(name)
+    envs[name].update(_ENV_SETTINGS.get(name, {}))
+  config = config_dict.ConfigDict(
+    dict(
+      steps=asked['steps'],
+      seed=asked['seed'],
+      num_agents=asked['num_agents'],  # In each environment.
+      devices=asked['devices'],
+      agent_shards=1,  # Rows of devices over which agents are spread.
+      checkpoint_every=25,  # Meta-updates.
+      max_bad_in_a_row=10,
+      env=envs,
+      meta=dataclasses.asdict(config_lib.Config()),
+      agent=settings_lib.get_agent_settings(),
+      critic=dict(config_lib.default_critic()),
+      eval=dict(
+        every=asked['eval_every'], steps=300, num_seeds=2, learning_rate=1e-2
+      ),
+    )
+  )
+  overrides.apply(config, asked['set'])
+  run_config.check_at_least(
+    config,
+    dict(steps=1, num_agents=1, devices=1, agent_shards=1, checkpoint_every=1),
+  )
+  run_config.check_at_least(config.eval, dict(every=0, steps=1, num_seeds=1))
+  return config
+
+
+def make_trainer(settings: config_dict.ConfigDict) -> trainer_lib.Trainer:
+  """The trainer that the settings describe."""
+  meta = settings.meta.to_dict()
+  meta['weights'] = config_lib.MetaLossWeights(**meta['weights'])
+  meta['lifetimes'] = tuple(meta['lifetimes'])
+  groups = [
+    trainer_lib.Group(
+      registry.environment_fn(name, **env_settings),
+      settings.agent,
+      settings.num_agents,
+      types.ValueFnConfig(**settings.critic.to_dict()),
+    )
+    for name, env_settings in settings.env.items()
+  ]
+  return trainer_lib.Trainer(
+    groups,
+    config_lib.Config(**meta),
+    devices=run_config.choose_devices(settings.devices),
+    num_agent_shards=settings.agent_shards,
+  )

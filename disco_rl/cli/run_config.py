@@ -1,0 +1,153 @@
+"""What the commands that make runs have in common: options and checks."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from ml_collections import config_dict
+
+import disco_rl
+from disco_rl.cli import errors
+from disco_rl.cli import overrides
+
+
+def add_run_arguments(
+  parser: argparse.ArgumentParser, examples_of_settings: str
+) -> None:
+  """Adds the options that every run has.
+
+  Args:
+    parser: of the command.
+    examples_of_settings: for the help of `--set`.
+  """
+  add = parser.add_argument
+  add('--seed', type=int, help='(first) seed (default: 0)')
+  add(
+    '--set',
+    action='append',
+    metavar='NAME=VALUE',
+    help=f'change any setting, e.g. {examples_of_settings}; --dry-run shows '
+    'them all. May be repeated',
+  )
+  add(
+    '--out',
+    metavar='DIR',
+    help='folder for the results (default: a new one in runs/)',
+  )
+  add(
+    '--overwrite',
+    action='store_true',
+    help='remove the run that --out already holds',
+  )
+  add(
+    '--resume',
+    metavar='DIR',
+    help='go on with the run in DIR from its last checkpoint, to the bit',
+  )
+  add(
+    '--dry-run',
+    action='store_true',
+    help='check and show all settings as they would be used, and stop',
+  )
+  add('--quiet', action='store_true', help='no progress bar')
+
+
+def from_arguments(
+  arguments: argparse.Namespace, defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+  """What was asked for, defaults filled in."""
+  given = {name: getattr(arguments, name) for name in defaults}
+  return {
+    name: default if given[name] is None else given[name]
+    for name, default in defaults.items()
+  }
+
+
+def check_resume_arguments(
+  arguments: argparse.Namespace, defaults: Mapping[str, Any]
+) -> None:
+  """Refuses options that would change a run that is gone on with."""
+  for name in [*defaults, 'out', 'overwrite', 'dry_run']:
+    if name != 'steps' and getattr(arguments, name) not in (None, False):
+      raise errors.UsageError(
+        f'--{name.replace("_", "-")} cannot be changed with --resume; only '
+        '--steps can'
+      )
+
+
+def check_at_least(
+  config: config_dict.ConfigDict, least: Mapping[str, int]
+) -> None:
+  """Refuses settings that are too small."""
+  for name, value in least.items():
+    if config[name] < value:
+      raise errors.UsageError(
+        f'{name} must be at least {value}, got {config[name]}'
+      )
+
+
+def choose_devices(num_devices: int) -> list[jax.Device] | None:
+  """The first devices of this process, or None for the default."""
+  devices = jax.local_devices()
+  if num_devices > len(devices):
+    raise errors.UsageError(
+      f'{num_devices} devices asked for, but there are {len(devices)}: '
+      f'{", ".join(map(str, devices))}'
+    )
+  return devices[:num_devices] if num_devices else None
+
+
+def describe(
+  command: str,
+  asked: dict[str, Any],
+  settings: config_dict.ConfigDict,
+  **more: Any,
+) -> dict[str, Any]:
+  """What `config.json` of a run says.
+
+  Args:
+    command: which made it.
+    asked: from `from_arguments`.
+    settings: all settings that followed from it.
+    **more: what else is worth knowing.
+
+  Returns:
+    A tree of JSON types.
+  """
+  return dict(
+    command=command,
+    version=disco_rl.__version__,
+    **more,
+    asked=asked,
+    settings=overrides.to_plain(settings),
+  )
+
+
+def check_same(recorded: dict[str, Any], now: dict[str, Any]) -> None:
+  """Refuses to go on with a run whose settings would be others now.
+
+  Args:
+    recorded: the settings of `config.json`.
+    now: those this version of the library makes of what was asked for.
+  """
+  before, after = _flatten(recorded), _flatten(now)
+  changed = [
+    f'{name} was {before.get(name)!r}, is {after.get(name)!r}'
+    for name in sorted(before.keys() | after.keys())
+    if before.get(name) != after.get(name) and name != 'steps'
+  ]
+  if changed:
+    raise errors.UsageError(
+      'the run was made with other settings, by another version or an edited '
+      f'config.json: {"; ".join(changed[:5])}'
+    )
+
+
+def _flatten(tree: Any, path: str = '') -> dict[str, Any]:
+  if not isinstance(tree, dict):
+    return {path: tree}
+  flat: dict[str, Any] = {}
+  for name, inner in tree.items():
+    flat |= _flatten(inner, f'{path}.{name}' if path else name)
+  return flat

@@ -1,0 +1,150 @@
+"""`disco-rl meta-train`: what it writes, how it resumes, what it refuses."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from disco_rl import evaluation
+from disco_rl import files
+from disco_rl import metrics_table
+from disco_rl import rule_params
+from disco_rl.cli import main
+from disco_rl.meta_training import settings as settings_lib
+from tests import small
+
+TINY = [
+  *('--set=env.catch.columns=4', '--set=meta.rollout_length=7'),
+  *('--set=meta.batch_size=3', '--set=critic.net_args.dense=6,6'),
+  *('--set=checkpoint_every=2', '--set=eval.steps=40', '--quiet'),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_agents(monkeypatch):
+  monkeypatch.setattr(
+    settings_lib, 'get_agent_settings', lambda: small.settings('disco')
+  )
+  monkeypatch.setattr(evaluation, 'default_agent_settings', small.settings)
+
+
+def _meta_train(*arguments):
+  return main.main(['meta-train', *TINY, *arguments])
+
+
+def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
+  whole, parts = tmp_path / 'whole', tmp_path / 'parts'
+  assert _meta_train('--steps=5', f'--out={whole}') == 0
+  assert 'try it: disco-rl eval --rule' in capsys.readouterr().out
+  names = {path.name for path in whole.iterdir()} - {'.lock'}
+  assert names == {
+    'config.json',
+    'metrics.csv',
+    'rewards.png',
+    'training.png',
+    'rule.npz',
+    'state.npz',
+  }
+  rows = metrics_table.read_csv(whole / 'metrics.csv')
+  assert [row['iteration'] for row in rows] == [1, 2, 3, 4, 5]
+  for name in ('meta_loss', 'target_kl', 'meta_grad_norm', 'pos_rewards'):
+    assert np.isfinite([row[name] for row in rows]).all()
+  metadata = rule_params.load_metadata(whole / 'rule.npz')
+  assert metadata['step'] == 5 and metadata['seed'] == 0
+  assert metadata['config']['settings']['meta']['rollout_length'] == 7
+
+  assert _meta_train('--steps=3', f'--out={parts}') == 0
+  # As if it had been killed after one more meta-update.
+  with (parts / 'metrics.csv').open('a') as file:
+    file.write((whole / 'metrics.csv').read_text().splitlines()[4] + '\n5,0')
+  resume = ['meta-train', '--resume', str(parts), '--steps=5', '--quiet']
+  assert main.main(resume) == 0
+  assert (parts / 'metrics.csv').read_text() == (
+    whole / 'metrics.csv'
+  ).read_text()
+  for name in ('state.npz', 'rule.npz'):
+    a, b = files.read_npz(parts / name), files.read_npz(whole / name)
+    assert a.keys() == b.keys()
+    for key in a:
+      np.testing.assert_array_equal(a[key], b[key], err_msg=key)
+
+  # Fresh agents learn with what it made, and another run begins with it.
+  arguments = ['eval', '--rule', str(whole), '--quiet', '--steps=6']
+  arguments += ['--set=experiment.batch_size=8', '--devices=1']
+  arguments += ['--set=experiment.replay_ratio=4', f'--out={tmp_path / "e"}']
+  assert main.main(arguments) == 0
+  dry = [f'--init={whole}', '--dry-run']
+  assert _meta_train(*dry) == 0
+
+
+def test_trials_with_fresh_agents_keep_the_best_rule(tmp_path):
+  out = tmp_path / 'x'
+  sizes = ('--set=eval.num_seeds=2', '--num-agents=1')
+  assert _meta_train('--steps=2', '--eval-every=1', f'--out={out}', *sizes) == 0
+  rows = metrics_table.read_csv(out / 'trials_catch.csv')
+  assert [(r['iteration'], r['seed']) for r in rows] == [
+    (1, 0),
+    (1, 1),
+    (2, 0),
+    (2, 1),
+  ]
+  scores = [
+    np.mean([r['final_return'] for r in rows if r['iteration'] == i])
+    for i in (1, 2)
+  ]
+  best = rule_params.load_metadata(out / 'best_rule.npz')
+  assert best['step'] == 1 + int(np.argmax(scores))
+  np.testing.assert_allclose(best['score'], max(scores), 1e-5)
+
+
+def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
+  arguments = ('--set=agent.learning_rate=1e38', '--set=max_bad_in_a_row=2')
+  arguments += ('--set=agent.max_abs_update=1e38', f'--out={tmp_path / "x"}')
+  assert _meta_train('--steps=9', *arguments) == 1
+  assert '2 meta-updates in a row, the last being number 2' in (
+    capsys.readouterr().err
+  )
+  eta = rule_params.load(tmp_path / 'x' / 'rule.npz')
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(eta))
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--init=actor_critic'], 'has no parameters to train'),
+    (['--init=disco_104'], 'did you mean disco_103'),
+    (['--env=catch_numpy'], 'is no environment in JAX'),
+    (['--env=catch', '--env=catch'], 'given twice'),
+    (['--set=meta.num_inner_updates=0'], 'num_inner_updates must be at least'),
+    (['--set=meta.rollout_length=1'], 'rollout_length must be at least 2'),
+    (['--set=meta.weights.entrop=1'], r'did you mean entropy\?'),
+    (['--set=meta.agents_at_once=0'], 'agents_at_once'),
+    (['--num-agents=0'], 'num_agents must be at least 1'),
+    (['--devices=2'], 'cannot be spread over 2 devices'),
+    (['--resume=nowhere'], 'holds no run'),
+  ],
+)
+def test_mistakes_are_told_before_anything_is_written(
+  arguments, message, tmp_path, monkeypatch, capsys, no_rule_folders
+):
+  monkeypatch.chdir(tmp_path)
+  sizes = [] if '--resume=nowhere' in arguments else ['--set=meta.batch_size=3']
+  assert main.main(['meta-train', '--quiet', *sizes, *arguments]) == 2
+  assert list(tmp_path.iterdir()) == []
+  with pytest.raises(ValueError, match=message):
+    raise ValueError(capsys.readouterr().err)
+
+
+def test_a_rule_of_another_shape_is_refused(tmp_path, capsys):
+  rule_params.save(tmp_path / 'x.npz', {'m': {'w': np.ones(2)}}, {})
+  assert _meta_train(f'--init={tmp_path / "x.npz"}') == 2
+  assert 'do not fit the meta-network' in capsys.readouterr().err
+
+
+def test_a_run_is_not_overwritten_nor_taken_for_another(tmp_path, capsys):
+  (tmp_path / 'config.json').write_text(json.dumps(dict(command='eval')))
+  assert _meta_train('--steps=1', f'--out={tmp_path}') == 2
+  assert 'already holds a run' in capsys.readouterr().err
+  assert main.main(['meta-train', '--resume', str(tmp_path)]) == 2
+  assert 'not a run of disco-rl meta-train' in capsys.readouterr().err
