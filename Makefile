@@ -4,13 +4,18 @@ PYTHON ?= python3
 VENV ?= .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 
-.PHONY: eval test lint clean
+.PHONY: eval test test-slow lint clean
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# What takes minutes to compile and is implied, but for the composition, by tests
+# of the parts.
+test-slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 -m slow
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

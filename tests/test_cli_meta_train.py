@@ -78,6 +78,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   assert _meta_train(*dry) == 0
 
 
+@pytest.mark.slow
 def test_trials_with_fresh_agents_keep_the_best_rule(tmp_path):
   out = tmp_path / 'x'
   sizes = ('--set=eval.num_seeds=2', '--num-agents=1')
