@@ -99,6 +99,7 @@ def test_trials_with_fresh_agents_keep_the_best_rule(tmp_path):
   np.testing.assert_allclose(best['score'], max(scores), 1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
   arguments = ('--set=agent.learning_rate=1e38', '--set=max_bad_in_a_row=2')
   arguments += ('--set=agent.max_abs_update=1e38', f'--out={tmp_path / "x"}')

@@ -271,6 +271,7 @@ def test_groups_train_one_eta_with_an_adam_per_agent():
   np.testing.assert_array_equal(buffer.num_added, [12, 12])
 
 
+@pytest.mark.slow
 def test_lives_end_and_begin_anew():
   trainer = small_meta.make_trainer(lifetimes=(4, 8))
   eta = trainer.init_params(jax.random.PRNGKey(1))
