@@ -305,6 +305,7 @@ def test_lifetimes_are_drawn_with_weight_one_over_lifetime():
   np.testing.assert_allclose((drawn == 10).mean(), 0.8, atol=0.03)
 
 
+@pytest.mark.slow
 def test_an_agent_that_breaks_does_not_count_and_begins_anew():
   trainer = small_meta.make_trainer()
   eta = trainer.init_params(jax.random.PRNGKey(1))
