@@ -63,6 +63,7 @@ def test_mixed_mode_is_plain_reverse_mode():
     assert abs(results[0][0]) > 1e-3
 
 
+@pytest.mark.slow
 def test_all_ways_to_the_meta_gradient_are_one():
   """In float64: rematerialised in mixed mode, or plain reverse mode."""
   eta, _ = small.make_agent('disco').update_rule.init_params(
@@ -156,6 +157,7 @@ def test_eight_devices_are_shards_of_one():
   assert num_compared > 100
 
 
+@pytest.mark.slow
 def test_one_batch_in_shards_has_the_gradient_of_the_whole():
   """On the same data: eight devices against one that sees all of it."""
   whole = small_meta.make_meta_agent(batch_size=16)
