@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
       raise errors.UsageError(f'{out} exists; say --overwrite to replace it')
     runs: dict[str, list[metrics_table.Row]] = {}
     table = []
+    envs = set()
     for path in arguments.runs:
       config = run_folder.read_config(path)
       rows = metrics_table.read_csv(pathlib.Path(path) / 'metrics.csv')
@@ -57,12 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
       name = config['rule']
       runs[f'{name} ({path})' if name in runs else name] = rows
       table.append(_line(path, config, rows))
-    envs = sorted(
-      {run_folder.read_config(p)['asked']['env'] for p in arguments.runs}
-    )
+      envs.add(config['asked']['env'])
     if plots.is_available():
       figure = plots.learning_curves(
-        runs, arguments.column, arguments.x, ', '.join(envs)
+        runs, arguments.column, arguments.x, ', '.join(sorted(envs))
       )
       plots.save(figure, out)
   print(

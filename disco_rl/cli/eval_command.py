@@ -220,11 +220,11 @@ def _train(plan: _Plan, show_progress: bool) -> int:
         metrics_table.append_csv(folder.metrics_path, rows)
         done = int(rows[-1]['iteration'])
         evaluation.show_rows(bar, rows)
-        if done - saved >= settings.checkpoint_every or interrupt.requested:
-          save(state)
-          saved = done
         if interrupt.requested:
           break
+        if done - saved >= settings.checkpoint_every:
+          save(state)
+          saved = done
     except evaluation.DivergenceError as error:
       bar.close()
       plan.rows += error.rows
