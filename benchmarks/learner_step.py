@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks import units
 from disco_rl import agent
+from disco_rl import huge_pages
 from disco_rl import rule_params
 from disco_rl import types
 
@@ -123,4 +124,5 @@ def main() -> None:
 
 
 if __name__ == '__main__':
+  huge_pages.restart()
   main()

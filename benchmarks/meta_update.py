@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from benchmarks import units
+from disco_rl import huge_pages
 from disco_rl.environments import registry
 from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import settings as settings_lib
@@ -118,4 +119,5 @@ def main() -> None:
 
 
 if __name__ == '__main__':
+  huge_pages.restart()
   main()

@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks import units
 from disco_rl import agent
 from disco_rl import experiment
+from disco_rl import huge_pages
 from disco_rl import population as population_lib
 from disco_rl import rule_params
 from disco_rl.environments import registry
@@ -96,4 +97,5 @@ def main() -> None:
 
 
 if __name__ == '__main__':
+  huge_pages.restart()
   main()
