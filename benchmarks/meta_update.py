@@ -25,9 +25,10 @@ from disco_rl.meta_training import trainer as trainer_lib
 
 _MODES: dict[str, dict[str, Any]] = {
   'default': {},
-  'plain': dict(rematerialize=False, meta_gradient_mode='reverse'),
+  'plain': dict(rematerialize=False),
   'remat': dict(rematerialize=True, meta_gradient_mode='reverse'),
   'mixed': dict(rematerialize=True, meta_gradient_mode='mixed'),
+  'least_memory': dict(rematerialize=True, num_kept_updates=0),
 }
 
 

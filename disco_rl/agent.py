@@ -1,6 +1,7 @@
 """An agent: a network, an update rule, an optimiser."""
 
 from collections.abc import Callable
+import copy
 from typing import Any, NamedTuple
 
 import chex
@@ -62,7 +63,6 @@ class Agent:
     single_action_spec: types.ActionSpec,
     agent_settings: config_dict.ConfigDict,
     batch_axis_name: Any | None,
-    meta_gradient_mode: str = 'reverse',
   ):
     """Builds the agent.
 
@@ -72,13 +72,8 @@ class Agent:
       agent_settings: see `get_settings_disco` and its siblings.
       batch_axis_name: axis (or axes) over which the batch is spread and
         gradients and statistics are averaged, or None.
-      meta_gradient_mode: how `learner_step` is differentiated when η is
-        trained: plain `'reverse'`, or `'mixed'` (see `mixed_mode.py`). They are
-        the same up to rounding; with the latter no gradients pass through the
-        log.
     """
-    modes = {'mixed': True, 'reverse': False}
-    self._mixed_mode = utils.lookup(modes, meta_gradient_mode, 'gradient mode')
+    self._mixed_mode = False
     self._observation_spec = single_observation_spec
     self._batch_axis_name = batch_axis_name
     utils.get_num_actions_from_spec(single_action_spec)
@@ -108,6 +103,20 @@ class Agent:
     )
     self._critic = self._build_critic(agent_settings)
     self._check_network(single_action_spec)
+
+  def in_mixed_mode(self) -> 'Agent':
+    """The same agent, differentiated otherwise when η is trained.
+
+    Its meta-gradients are the same up to rounding, but need less memory where
+    `learner_step` is rematerialised (see `mixed_mode.py`). No gradients pass
+    through the log.
+
+    Returns:
+      A copy.
+    """
+    other = copy.copy(self)
+    other._mixed_mode = True
+    return other
 
   def initial_actor_state(
     self, rng: chex.PRNGKey, batch_size: int = 1

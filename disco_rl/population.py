@@ -25,7 +25,6 @@ from disco_rl import replay
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import registry
-from disco_rl.environments.wrappers import batched_jittable_env
 
 _AXIS = 'batch'
 _P = jax.sharding.PartitionSpec
@@ -75,9 +74,7 @@ class Population:
     own_config = config.per_device(len(self.devices))
 
     env = env_fn(own_config.num_envs, self.seeds[0])
-    self.is_jittable = isinstance(
-      env, batched_jittable_env.BatchedJittableEnvironment
-    )
+    self.is_jittable = env.is_jittable
     self._host_envs: list[base.Environment] = []
     if not self.is_jittable:
       # On the host an agent acts in all its environments at once.

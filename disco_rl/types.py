@@ -166,6 +166,9 @@ class EnvironmentTimestep(Record):
   observation: Any  # Tree of [B, ...].
   step_type: Array  # [B], of `dm_env.StepType` values.
   reward: Array  # [B], received on arriving at this step.
+  # [B], where an episode was cut short by a time limit; None if that is not
+  # known. For the agent an end is an end.
+  truncated: Array | None = None
 
 
 @chex_dataclass

@@ -31,7 +31,6 @@ def make_meta_agent(
     single_action_spec=env.single_action_spec(),
     agent_settings=small.settings('disco'),
     batch_axis_name=axis_name,
-    meta_gradient_mode=config.meta_gradient_mode,
   )
   return meta_agent.MetaAgent(
     an_agent,

@@ -8,10 +8,12 @@ import pytest
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import action_models
+from disco_rl.networks import cores
 from disco_rl.networks import nets
+from disco_rl.networks import observations
+from disco_rl.networks import torsos
 from tests import golden
 from tests import leaks
-from tests import recurrent
 from tests import small
 
 T, B = 4, 3
@@ -20,7 +22,7 @@ OBSERVATIONS = dict(
 )
 
 
-def _build(name: str) -> types.PolicyNetwork:
+def _build(name: str, **changes) -> types.PolicyNetwork:
   spec = lambda *shape: types.ArraySpec(shape, jnp.float32)
   kwargs = dict(
     out_spec=dict(logits=spec(3), y=spec(2, 4)),
@@ -31,12 +33,21 @@ def _build(name: str) -> types.PolicyNetwork:
     model_arch_name='lstm',
     model_kwargs=dict(head_mlp_hiddens=[6], lstm_size=5),
   )
-  if name == 'recurrent':
-    return recurrent.get_network(**kwargs)
-  return nets.get_network(name, **kwargs)
+  kwargs.update(NETWORKS[name], **changes)
+  return nets.get_network(kwargs.pop('name'), **kwargs)
 
 
-@pytest.fixture(scope='module', params=[*sorted(nets.NETWORKS), 'recurrent'])
+# Name to what differs from a plain MLP.
+NETWORKS = dict(
+  mlp=dict(name='mlp'),
+  mlp_lstm=dict(name='mlp', core='lstm', core_kwargs=dict(size=4)),
+  conv=dict(name='conv', channels=(4, 3)),
+  conv_lstm=dict(name='conv', core='lstm', core_kwargs=dict(size=4)),
+  residual=dict(name='residual', channels=(3, 4), num_blocks=1),
+)
+
+
+@pytest.fixture(scope='module', params=sorted(NETWORKS))
 def network(request):
   return _build(request.param)
 
@@ -69,7 +80,7 @@ def test_outputs_and_states(network):
     assert (new.shape, new.dtype) == (old.shape, old.dtype)
 
   # Step by step gives the same; and the second step does not recompile.
-  one_step = jax.jit(network.one_step)
+  one_step = jax.jit(lambda *args: network.one_step(*args))
   for t in range(T + 1):
     step_outs, state = one_step(
       params, state, jax.tree.map(lambda x, t=t: x[t], OBSERVATIONS), resets[t]
@@ -135,3 +146,97 @@ def test_unknown_names_are_refused():
     nets.get_network('resnet')
   with pytest.raises(ValueError, match=r"unknown action model 'gru'.*lstm"):
     action_models.get_action_model('gru')
+  with pytest.raises(ValueError, match=r"unknown core 'gru'.*lstm"):
+    _init(_build_with(core='gru'))
+  with pytest.raises(ValueError, match='accepted: float32, bfloat16'):
+    _build_with(precision='float23')
+
+
+def _build_with(**kwargs):
+  spec = types.ArraySpec((3,), jnp.float32)
+  network = dict(name='mlp', dense=(5,), action_spec=None, head_w_init_std=None)
+  return nets.get_network(**{**network, 'out_spec': dict(x=spec), **kwargs})
+
+
+def test_every_torso_is_a_network_and_is_tested():
+  assert {entry['name'] for entry in NETWORKS.values()} == set(torsos.TORSOS)
+
+
+def test_convolutions_need_images():
+  network = _build_with(name='conv')
+  with pytest.raises(ValueError, match="'mlp' reads any"):
+    network.init(
+      jax.random.PRNGKey(0), dict(x=jnp.ones((2, 4))), jnp.zeros(2, bool)
+    )
+
+
+def test_new_torsos_and_cores_plug_in(monkeypatch):
+  class Sum:
+    def __init__(self, scale):
+      self._scale = scale
+
+    def __call__(self, observations):
+      leaves = jax.tree.leaves(observations)
+      total = sum(x.reshape(x.shape[0], -1).sum(-1) for x in leaves)
+      return self._scale * total[:, None]
+
+  class Counter:
+    def initial_state(self, batch_size):
+      return jnp.zeros(batch_size)
+
+    def __call__(self, embeddings, should_reset, state):
+      def step(count, inputs):
+        x, reset = inputs
+        count = jnp.where(reset, 0.0, count) + 1
+        return count, x + count[:, None]
+
+      state, out = jax.lax.scan(step, state, (embeddings, should_reset))
+      return out, state
+
+  monkeypatch.setitem(torsos.TORSOS, 'sum', Sum)
+  monkeypatch.setitem(cores.CORES, 'counter', Counter)
+  network = nets.get_network(
+    'sum',
+    scale=0.0,
+    core='counter',
+    out_spec=dict(x=types.ArraySpec((), jnp.float32)),
+    action_spec=None,
+    head_w_init_std=1.0,
+  )
+  params, state = _init(network)
+  resets = jnp.zeros((T + 1, B), bool).at[2, 1].set(True)
+  outs, _ = network.unroll(params, state, OBSERVATIONS, resets)
+  counts = outs['x'] / outs['x'][0, 0]
+  np.testing.assert_allclose(counts[:, 0], [1, 2, 3, 4, 5], 1e-5)
+  np.testing.assert_allclose(counts[:, 1], [1, 2, 1, 2, 3], 1e-5)
+
+
+def test_pixels_are_scaled_and_stay_bytes_until_then():
+  pixels = jnp.asarray([[0, 255]], jnp.uint8)
+  np.testing.assert_allclose(observations.to_float(pixels), [[0, 1]])
+  np.testing.assert_allclose(observations.to_float(jnp.asarray([3])), [3])
+
+
+@pytest.mark.parametrize('name', ['mlp_lstm', 'conv'])
+def test_half_precision_computes_the_same_roughly(name):
+  """Outputs and states are float32, the arithmetic is not."""
+  full = _build(name)
+  half = _build(name, precision='bfloat16')
+  params, state = _init(full)
+  golden.check_trees_close(_init(half), (params, state), 0)
+  resets = jnp.zeros((T + 1, B), bool)
+  wanted = full.unroll(params, state, OBSERVATIONS, resets)
+  actual = half.unroll(params, state, OBSERVATIONS, resets)
+  for a, b in zip(
+    jax.tree.leaves(actual), jax.tree.leaves(wanted), strict=True
+  ):
+    assert a.dtype == b.dtype == jnp.float32
+    np.testing.assert_allclose(a, b, rtol=0.1, atol=0.02 * np.abs(b).max())
+  assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (actual, wanted)), strict=True))
+  program = jax.make_jaxpr(half.unroll)(params, state, OBSERVATIONS, resets)
+  products = [
+    eqn.outvars[0].aval.dtype
+    for eqn in program.jaxpr.eqns
+    if eqn.primitive.name in ('dot_general', 'conv_general_dilated')
+  ]
+  assert products and set(products) == {jnp.bfloat16}

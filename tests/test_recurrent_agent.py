@@ -6,21 +6,17 @@ import numpy as np
 import pytest
 
 from disco_rl import types
-from disco_rl.networks import nets
 from tests import golden
-from tests import recurrent
 from tests import small
 
 
 @pytest.fixture(scope='module')
 def recurrent_agent():
-  nets.NETWORKS['recurrent_for_test'] = recurrent.get_network
-  try:
-    config = small.settings('disco')
-    config.net_settings.name = 'recurrent_for_test'
-    yield small.make_agent('disco', config)
-  finally:
-    del nets.NETWORKS['recurrent_for_test']
+  config = small.settings('disco')
+  with config.unlocked():
+    config.net_settings.net_args.core = 'lstm'
+    config.net_settings.net_args.core_kwargs = dict(size=4)
+  return small.make_agent('disco', config)
 
 
 @pytest.fixture(scope='module')

@@ -39,20 +39,11 @@ from disco_rl.cli import meta_train_config
 from disco_rl.cli import rule_trial
 from disco_rl.cli import run_config
 from disco_rl.environments import registry
+from disco_rl.meta_training import pictures
 from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.meta_training import training
 
 HELP = 'discover or improve a rule'
-
-_PICTURES: dict[str, dict[str, tuple[str, ...]]] = {
-  'rewards.png': {'rewards per meta-update': ('pos_rewards', 'neg_rewards')},
-  'training.png': {
-    'meta-loss': ('meta_loss', 'pg_loss', 'reg_loss'),
-    'norm of the meta-gradient': ('meta_grad_norm',),
-    'norm of the update of η': ('meta_up_norm',),
-    'average reward': ('rewards',),
-  },
-}
-
 
 @dataclasses.dataclass
 class _Plan:
@@ -212,12 +203,11 @@ def _train(plan: _Plan, show_progress: bool) -> int:
   trial = rule_trial.RuleTrial(settings) if settings.eval.every else None
   code = 0
   with interrupts.Interrupts() as interrupt:
-    while done < settings.steps and not interrupt.requested:
-      state, log = plan.trainer.update(
-        state, jax.random.fold_in(step_rng, done)
-      )
-      done += 1
-      row = dict(iteration=done, seed=settings.seed, **log.averages)
+    for state, measured in training.train(
+      plan.trainer, state, step_rng, settings.steps
+    ):
+      done = int(measured['iteration'])
+      row = dict(iteration=done, seed=settings.seed) | measured
       plan.rows.append(row)
       metrics_table.append_csv(folder.metrics_path, [row])
       bar.update(
@@ -241,6 +231,7 @@ def _train(plan: _Plan, show_progress: bool) -> int:
           file=sys.stderr,
         )
         code = 1
+      if code or interrupt.requested:
         break
   bar.close()
   _save(plan, state)
@@ -268,13 +259,17 @@ def _metadata(plan: _Plan, state: trainer_lib.TrainState) -> dict[str, Any]:
   )
 
 
+def _picture_paths(folder: run_folder.RunFolder) -> dict[str, pathlib.Path]:
+  return {name: folder.path / f'{name}.png' for name in pictures.PICTURES}
+
+
 def _save(plan: _Plan, state: trainer_lib.TrainState) -> None:
   checkpoint.save(plan.folder.state_path, (state, np.int32(plan.bad_in_a_row)))
   rule_params.save(plan.folder.rule_path, state.eta, _metadata(plan, state))
   if not plots.is_available() or not plan.rows:
     return
-  for name, panels in _PICTURES.items():
-    plots.save(plots.panels(plan.rows, panels), plan.folder.path / name)
+  for name, path in _picture_paths(plan.folder).items():
+    plots.save(pictures.draw(name, plan.rows), path)
 
 
 def _try_rule(
@@ -305,6 +300,6 @@ def _report(plan: _Plan) -> None:
     print(f'{name}: {first[name]:.4g} at first, {last[name]:.4g} at last')
   print(f'rule: {plan.folder.rule_path}')
   if plots.is_available():
-    names = ', '.join(str(plan.folder.path / name) for name in _PICTURES)
-    print(f'pictures: {names}')
+    names = map(str, _picture_paths(plan.folder).values())
+    print(f'pictures: {", ".join(names)}')
   print(f'try it: disco-rl eval --rule {plan.folder.path}')

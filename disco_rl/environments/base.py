@@ -4,6 +4,7 @@ import abc
 from typing import Any
 
 import chex
+import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
@@ -14,7 +15,14 @@ class Environment(abc.ABC):
 
   On the last step of an episode a timestep carries `step_type` LAST, the
   terminal reward, and the *first observation of the next episode*.
+
+  Attributes:
+    is_jittable: whether `step` and `reset` are pure functions in JAX, to be
+      compiled together with acting and learning.
+    batch_size: B.
   """
+
+  is_jittable = False
 
   def __init__(self, batch_size: int):
     """Initialises the batch.
@@ -22,10 +30,7 @@ class Environment(abc.ABC):
     Args:
       batch_size: B, the number of streams, at least 1.
     """
-    if batch_size < 1:
-      raise ValueError(
-        f'an environment needs a batch_size of at least 1, got {batch_size}'
-      )
+    check_batch_size(batch_size)
     self.batch_size = batch_size
 
   @abc.abstractmethod
@@ -87,3 +92,21 @@ class Environment(abc.ABC):
   def batched_action_spec(self) -> types.ActionSpec:
     """Spec of the actions of all streams, [B]."""
     return utils.broadcast_specs(self.single_action_spec(), self.batch_size)
+
+
+def check_batch_size(batch_size: int) -> None:
+  """Refuses a batch without streams."""
+  if batch_size < 1:
+    raise ValueError(
+      f'an environment needs a batch_size of at least 1, got {batch_size}'
+    )
+
+
+def check_actions(actions: types.Array, batch_size: int) -> np.ndarray:
+  """Actions for streams on the host, [B], one for each."""
+  actions = np.asarray(actions)
+  if actions.shape != (batch_size,):
+    raise ValueError(
+      f'actions must have shape ({batch_size},), got {actions.shape}'
+    )
+  return actions

@@ -3,6 +3,7 @@
 import dataclasses
 
 from disco_rl import types
+from disco_rl import utils
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +44,12 @@ class Config:
       agents that are never reset.
     rematerialize: whether the backward pass computes each inner update again
       instead of keeping its intermediate values. None to do so for windows of
-      more than 4 updates, where memory begins to matter.
-    meta_gradient_mode: how inner updates are differentiated, see `Agent`.
+      more than 7 updates, where memory begins to matter.
+    num_kept_updates: how many of the last inner updates keep their values all
+      the same, which costs a fixed amount of memory and saves their time.
+    meta_gradient_mode: how inner updates are differentiated: in plain
+      `'reverse'` mode, in `'mixed'` mode (see `Agent.in_mixed_mode`), or
+      `'auto'` for whichever is faster: mixed where they are rematerialised.
     agents_at_once: how many agents of a group are computed in lockstep; the
       rest wait their turn within the same program. None for all of them. 1
       needs the least memory and is the fastest on CPU.
@@ -62,13 +67,18 @@ class Config:
   max_abs_update: float | None = None
   lifetimes: tuple[int, ...] = ()
   rematerialize: bool | None = None
-  meta_gradient_mode: str = 'mixed'
+  num_kept_updates: int = 6
+  meta_gradient_mode: str = 'auto'
   agents_at_once: int | None = 1
   weights: MetaLossWeights = dataclasses.field(default_factory=MetaLossWeights)
 
   def __post_init__(self) -> None:
     for name, least in dict(
-      num_inner_updates=1, rollout_length=2, batch_size=1, replay_capacity=1
+      num_inner_updates=1,
+      rollout_length=2,
+      batch_size=1,
+      replay_capacity=1,
+      num_kept_updates=0,
     ).items():
       if getattr(self, name) < least:
         raise ValueError(
@@ -95,6 +105,11 @@ class Config:
         f'replay_capacity ({self.replay_capacity}) must hold the {stored} '
         'trajectories of one meta-update'
       )
+    utils.lookup(
+      dict.fromkeys(('auto', 'mixed', 'reverse')),
+      self.meta_gradient_mode,
+      'meta_gradient_mode',
+    )
     short = [x for x in self.lifetimes if x < self.num_inner_updates]
     if short:
       raise ValueError(
@@ -124,8 +139,43 @@ class Config:
   def rematerializes(self) -> bool:
     """Whether inner updates are computed again in the backward pass."""
     if self.rematerialize is None:
-      return self.num_inner_updates > 4
+      return self.num_inner_updates > 1 + self.num_kept_updates
     return self.rematerialize
+
+  def uses_mixed_mode(self, rematerialize: bool) -> bool:
+    """Whether inner updates that are (not) rematerialised are differentiated so.
+
+    Args:
+      rematerialize: whether they are.
+
+    Returns:
+      Whether in mixed mode.
+    """
+    if self.meta_gradient_mode == 'auto':
+      return rematerialize
+    return self.meta_gradient_mode == 'mixed'
+
+  def segments(self, num_updates: int) -> list[tuple[int, int, bool]]:
+    """Inner updates that are computed in the same way.
+
+    The first stands alone: nothing before it depends on η, so that most of its
+    backward pass falls away.
+
+    Args:
+      num_updates: N.
+
+    Returns:
+      First, last (not included), and whether they are rematerialised.
+    """
+    kept = num_updates
+    if self.rematerializes:
+      kept = min(self.num_kept_updates, num_updates - 1)
+    bounds = [
+      (0, 1, self.rematerializes and kept == 0),
+      (1, num_updates - kept, True),
+      (max(1, num_updates - kept), num_updates, False),
+    ]
+    return [bound for bound in bounds if bound[0] < bound[1]]
 
   @property
   def validation_length(self) -> int:

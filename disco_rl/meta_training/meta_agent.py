@@ -3,6 +3,7 @@
 All is pure functions of explicit states, to be mapped over many agents.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import chex
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 
 from disco_rl import acting
 from disco_rl import agent as agent_lib
+from disco_rl import optimizers
 from disco_rl import replay
 from disco_rl import types
 from disco_rl.environments import base
@@ -204,30 +206,19 @@ class MetaAgent:
   ) -> tuple[jax.Array, Any]:
     train_rng, _ = jax.random.split(rng)
     num_updates = train_rollouts.rewards.shape[0]
-    update = self._inner_update
-    if self._config.rematerializes:
-      # What a scan does keeps the compiler from undoing it.
-      update = jax.checkpoint(update, prevent_cse=False)
-
-    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
-      learner, critic = carry
-      rollout, step_rng = inputs
-      return update(eta, learner, critic, rollout, step_rng)
-
     inputs = (train_rollouts, jax.random.split(train_rng, num_updates))
-    # The first update is not in the loop: nothing before it depends on η, so
-    # most of its backward pass falls away.
-    carry, (terms, inner_log) = step(
-      (state.learner, state.critic), jax.tree.map(lambda x: x[0], inputs)
-    )
-    terms, inner_log = jax.tree.map(lambda x: x[None], (terms, inner_log))
-    if num_updates > 1:
-      carry, more = jax.lax.scan(
-        step, carry, jax.tree.map(lambda x: x[1:], inputs)
-      )
-      terms, inner_log = jax.tree.map(
-        lambda *xs: jnp.concatenate(xs), (terms, inner_log), more
-      )
+    carry: Any = (state.learner, state.critic)
+    parts = []
+    for first, last, rematerialize in self._config.segments(num_updates):
+      step = self._inner_step(eta, rematerialize)
+      own = jax.tree.map(lambda x: x[first:last], inputs)  # noqa: B023
+      if last - first == 1:
+        carry, out = step(carry, jax.tree.map(lambda x: x[0], own))
+        out = jax.tree.map(lambda x: x[None], out)
+      else:
+        carry, out = jax.lax.scan(step, carry, own)
+      parts.append(out)
+    terms, inner_log = jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
     learner, critic = carry
     agent_out, valid_actions = self._agent.unroll_for_loss(
       learner.params, valid_rollout.first_state(time_axis=0), valid_rollout
@@ -259,8 +250,31 @@ class MetaAgent:
     state = state._replace(learner=learner, critic=critic)
     return loss, (state, log, inner_log)
 
+  def _inner_step(self, eta: types.MetaParams, rematerialize: bool) -> Any:
+    """`_inner_update` as the body of a scan."""
+    agent = self._agent
+    if self._config.uses_mixed_mode(rematerialize):
+      agent = agent.in_mixed_mode()
+    update = functools.partial(self._inner_update, agent)
+    if rematerialize:
+      # With the optimiser's slope saved, the inner gradient need not be made
+      # again (in mixed mode). The scan keeps the compiler from undoing it all.
+      update = jax.checkpoint(
+        update,
+        prevent_cse=False,
+        policy=jax.checkpoint_policies.save_only_these_names(optimizers.SLOPE),
+      )
+
+    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
+      learner, critic = carry
+      rollout, step_rng = inputs
+      return update(eta, learner, critic, rollout, step_rng)
+
+    return step
+
   def _inner_update(
     self,
+    agent: agent_lib.Agent,
     eta: types.MetaParams,
     learner: agent_lib.LearnerState,
     critic: types.ValueState,
@@ -269,12 +283,12 @@ class MetaAgent:
   ) -> tuple[Any, Any]:
     """One update of the agent, and one of the critic on the same trajectory."""
     net_state = rollout.first_state(time_axis=0)
-    agent_out, _ = self._agent.unroll_net(learner.params, net_state, rollout)
+    agent_out, _ = agent.unroll_net(learner.params, net_state, rollout)
     # The meta-loss sees the critic through advantages that are constants.
     new_critic, _, critic_log = self._critic.update(
       critic, rollout, jax.lax.stop_gradient(agent_out['logits'])
     )
-    new_learner, _, log = self._agent.learner_step(
+    new_learner, _, log = agent.learner_step(
       rng, rollout, learner, net_state, eta, is_meta_training=True
     )
     terms = meta_loss.target_terms(log.pop('meta_out'), self._axis_name)

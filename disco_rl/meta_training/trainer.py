@@ -27,7 +27,6 @@ from disco_rl import replay
 from disco_rl import rule_params
 from disco_rl import types
 from disco_rl.environments import registry
-from disco_rl.environments.wrappers import batched_jittable_env
 from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import meta_agent
 from disco_rl.value_fns import value_fn
@@ -401,7 +400,7 @@ class Trainer:
     self, group: Group, config: config_lib.Config
   ) -> tuple[meta_agent.MetaAgent, Any]:
     env = group.env_fn(config.num_envs, 0)
-    if not isinstance(env, batched_jittable_env.BatchedJittableEnvironment):
+    if not env.is_jittable:
       raise ValueError(
         f'{type(env).__name__} is no environment in JAX: meta-training acts on '
         'the device, and needs one'
@@ -411,7 +410,6 @@ class Trainer:
       single_action_spec=env.single_action_spec(),
       agent_settings=group.agent_settings,
       batch_axis_name=self._batch_axis,
-      meta_gradient_mode=self.config.meta_gradient_mode,
     )
     critic = value_fn.ValueFunction(group.critic, self._batch_axis)
     built = meta_agent.MetaAgent(agent, critic, env, config, self._batch_axis)

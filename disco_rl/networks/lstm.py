@@ -53,18 +53,25 @@ def apply_gates(gates: jax.Array, cell: jax.Array) -> hk.LSTMState:
   return hk.LSTMState(hidden=jax.nn.sigmoid(o) * jnp.tanh(cell), cell=cell)
 
 
-def unroll_backward(
-  weights: LSTMWeights, xs: types.Array, should_reset: types.Array
-) -> jax.Array:
-  """Runs an LSTM over a sequence in reverse, from a zero state.
+def unroll(
+  weights: LSTMWeights,
+  xs: types.Array,
+  should_reset: types.Array,
+  state: hk.LSTMState | None = None,
+  *,
+  reverse: bool,
+) -> tuple[jax.Array, hk.LSTMState]:
+  """Runs an LSTM over a sequence.
 
   Args:
     weights: of an LSTM with H hidden units.
     xs: [T, B, D], the inputs.
     should_reset: [T, B], where the state is zeroed before the step.
+    state: to begin with, [B, H] each; None for zeros.
+    reverse: whether to begin with the last step.
 
   Returns:
-    [T, B, H], the hidden vectors.
+    [T, B, H], the hidden vectors, and the state in the end.
   """
   gates_x: jax.Array = jnp.asarray(xs) @ weights.w_x + weights.b  # [T, B, 4H]
   keep = 1.0 - jnp.asarray(should_reset, gates_x.dtype)[..., None]  # [T, B, 1]
@@ -77,7 +84,8 @@ def unroll_backward(
     state = apply_gates(gates_x_t + hidden @ weights.w_h, cell)
     return state, state.hidden
 
-  zeros = jnp.zeros_like(gates_x[0, :, : weights.w_h.shape[0]])
-  initial = hk.LSTMState(hidden=zeros, cell=zeros)
-  _, hidden = jax.lax.scan(step, initial, (gates_x, keep), reverse=True)
-  return hidden
+  if state is None:
+    zeros = jnp.zeros_like(gates_x[0, :, : weights.w_h.shape[0]])
+    state = hk.LSTMState(hidden=zeros, cell=zeros)
+  state, hidden = jax.lax.scan(step, state, (gates_x, keep), reverse=reverse)
+  return hidden, state

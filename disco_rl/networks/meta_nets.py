@@ -93,8 +93,11 @@ class LSTM(hk.Module):
     weights = lstm.get_weights(
       embedded.base.shape[-1], self._hidden_size, name='lstm'
     )
-    x = lstm.unroll_backward(
-      weights, embedded.base, inputs.should_reset_mask_bwd[:-1]
+    x, _ = lstm.unroll(
+      weights,
+      embedded.base,
+      inputs.should_reset_mask_bwd[:-1],
+      reverse=True,
     )  # [T, B, H]
 
     zero_state: Any = self._meta_lstm.zero_state()

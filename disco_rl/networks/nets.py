@@ -1,6 +1,12 @@
-"""Agent networks."""
+"""Agent networks: a torso, perhaps a memory, and one head per output.
+
+Networks are found by the name of their torso (`torsos.TORSOS`), or among
+`NETWORKS`; all of them take the same keyword arguments besides those of the
+torso.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+import inspect
 import math
 from typing import Any
 
@@ -11,28 +17,37 @@ import jax.numpy as jnp
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import action_models
+from disco_rl.networks import cores
 from disco_rl.networks import initializers
+from disco_rl.networks import precision as precision_lib
+from disco_rl.networks import torsos
 
 
-class MLP(hk.Module):
-  """A ReLU torso, one linear head per output, and an optional action model."""
+class AgentNet(hk.Module):
+  """Torso, core, one linear head per output, and an action model.
+
+  It works on one step of a batch, [B, ...], and on a trajectory of them,
+  [T, B, ...], alike.
+  """
 
   def __init__(
     self,
+    torso: Callable[[], Any],
     out_spec: types.Specs,
-    dense: Sequence[int],
     action_spec: types.ActionSpec | None,
     head_w_init_std: float | None,
     model_out_spec: types.Specs | None = None,
     model_arch_name: str | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
+    core: str | None = None,
+    core_kwargs: Mapping[str, Any] | None = None,
     module_name: str | None = None,
   ):
     """Initialises the network.
 
     Args:
+      torso: makes the torso, see `torsos.py`.
       out_spec: name to spec of one step's output, read off the torso.
-      dense: layer sizes of the torso; no activation after the last one.
       action_spec: what the action model conditions on; unused without one.
       head_w_init_std: standard deviation of the heads' truncated-normal
         weights, None for Haiku's default.
@@ -40,12 +55,18 @@ class MLP(hk.Module):
         model.
       model_arch_name: see `action_models.get_action_model`.
       model_kwargs: keyword arguments of the action model.
-      module_name: Haiku name, `'mlp'` by default.
+      core: name of a memory, see `cores.CORES`; None for none.
+      core_kwargs: keyword arguments of the core.
+      module_name: Haiku name, that of the class by default.
     """
     super().__init__(name=module_name)
+    self._make_torso = torso
     self._out_spec = out_spec
-    self._dense = tuple(dense)
     self._head_w_init = initializers.truncated_normal(head_w_init_std)
+    self._core = None
+    if core is not None:
+      build = utils.lookup(cores.CORES, core, 'core')
+      self._core = build(**(core_kwargs or {}))
     self._action_model = None
     if model_out_spec:
       self._action_model = action_models.get_action_model(
@@ -64,29 +85,33 @@ class MLP(hk.Module):
     """Applies the network.
 
     Args:
-      observations: tree of [B, ...].
-      should_reset: [B], unused: the network has no memory.
-      actions: [B], the actions to predict for, or None for all.
+      observations: tree of [T, B, ...] or [B, ...].
+      should_reset: [T, B] or [B], where the memory is cleared first.
+      actions: [T, B] or [B], the actions to predict for, or None for all.
 
     Returns:
-      Name to [B, *spec.shape], or [B, A, *spec.shape] for the action model's
-      if no actions are given.
+      Name to [T, B, *spec.shape] or [B, *spec.shape], with an axis of actions
+      before the spec's for the action model's if no actions are given.
     """
-    del should_reset
-    torso = self._embedding_pass(observations)
-    outs = self._head_pass(torso)
+    shape = jnp.shape(should_reset)
+    merge = lambda x: jnp.asarray(x).reshape(-1, *x.shape[len(shape) :])
+    embedding = self._embedding_pass(jax.tree.map(merge, observations))
+    if self._core is not None:
+      embedding = self._core_pass(
+        embedding.reshape(-1, shape[-1], embedding.shape[-1]),
+        jnp.reshape(should_reset, (-1, shape[-1])),
+      )
+      embedding = embedding.reshape(-1, embedding.shape[-1])
+    outs = self._head_pass(embedding)
     if self._action_model is not None:
-      outs.update(self._action_model(torso, actions))
-    return outs
+      actions = None if actions is None else merge(actions)
+      outs.update(self._action_model(embedding, actions))
+    return {name: x.reshape(shape + x.shape[1:]) for name, x in outs.items()}
 
   # The two method names are part of the parameter names.
 
   def _embedding_pass(self, observations: Any) -> jax.Array:
-    flat = [
-      jnp.asarray(x, jnp.float32).reshape(x.shape[0], -1)
-      for x in jax.tree.leaves(observations)
-    ]
-    return hk.nets.MLP(self._dense, name='torso')(jnp.concatenate(flat, -1))
+    return self._make_torso()(observations)
 
   def _head_pass(self, torso: jax.Array) -> dict[str, jax.Array]:
     outs = {}
@@ -98,53 +123,125 @@ class MLP(hk.Module):
       outs[name] = head(torso).reshape(torso.shape[:1] + shape)
     return outs
 
+  def _core_pass(
+    self, embedding: jax.Array, should_reset: jax.Array
+  ) -> jax.Array:
+    """[T, B, D] to [T, B, H]; the memory is part of the Haiku state."""
+    assert self._core is not None
+    initial: Any = self._core.initial_state(should_reset.shape[1])
+    state = hk.get_state('core', (), init=lambda *_: initial)
+    embedding, state = self._core(embedding, should_reset, state)
+    hk.set_state('core', state)
+    return embedding
 
-def feed_forward(module: Callable[..., Any]) -> Callable[..., Any]:
-  """Makes a network factory out of a memoryless module class.
+
+class MLP(AgentNet):
+  """An `AgentNet` with a ReLU torso on the flattened observation."""
+
+  def __init__(
+    self,
+    out_spec: types.Specs,
+    dense: Sequence[int],
+    action_spec: types.ActionSpec | None,
+    head_w_init_std: float | None,
+    model_out_spec: types.Specs | None = None,
+    model_arch_name: str | None = None,
+    model_kwargs: Mapping[str, Any] | None = None,
+    module_name: str | None = None,
+    **more: Any,
+  ):
+    """Initialises the network.
+
+    Args:
+      out_spec: as of `AgentNet`.
+      dense: layer sizes of the torso; no activation after the last one.
+      action_spec: as of `AgentNet`.
+      head_w_init_std: as of `AgentNet`.
+      model_out_spec: as of `AgentNet`.
+      model_arch_name: as of `AgentNet`.
+      model_kwargs: as of `AgentNet`.
+      module_name: Haiku name, `'mlp'` by default.
+      **more: other arguments of `AgentNet`.
+    """
+    super().__init__(
+      lambda: torsos.MLPTorso(dense),
+      out_spec,
+      action_spec,
+      head_w_init_std,
+      model_out_spec,
+      model_arch_name,
+      model_kwargs,
+      module_name=module_name,
+      **more,
+    )
+
+
+def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
+  """Makes a network factory out of a class of Haiku modules.
 
   Args:
-    module: class of modules called with `(observations [B, ...],
-      should_reset [B], actions [B] or None)`.
+    module: class of modules called with `(observations [..., B, ...],
+      should_reset [..., B], actions [..., B] or None)`, with and without a
+      leading axis of time. What they remember is Haiku state.
 
   Returns:
     A function from the module's constructor arguments to a `PolicyNetwork`.
   """
 
   def build(*args: Any, **kwargs: Any) -> types.PolicyNetwork:
-    def one_step(*inputs: Any) -> Any:
-      return module(*args, **kwargs)(*inputs)
-
-    def unroll(*inputs: Any) -> Any:
-      return hk.BatchApply(one_step)(*inputs)
-
-    # Both functions have the same parameters, so either can initialise them.
-    step_net: Any = hk.without_apply_rng(hk.transform_with_state(one_step))
-    unroll_net: Any = hk.without_apply_rng(hk.transform_with_state(unroll))
+    net: Any = hk.without_apply_rng(
+      hk.transform_with_state(lambda *inputs: module(*args, **kwargs)(*inputs))
+    )
     return types.PolicyNetwork(
       # Compiled: initialising runs the whole network, one operation at a time.
-      init=jax.jit(step_net.init),
-      one_step=step_net.apply,
-      unroll=unroll_net.apply,
-      unroll_taken=unroll_net.apply,
+      init=jax.jit(net.init),
+      one_step=net.apply,
+      unroll=net.apply,
+      unroll_taken=net.apply,
     )
 
   return build
 
 
+# Besides the torsos: name to a function from the keyword arguments that
+# `get_network` was given to a network. Yours to add to.
 NETWORKS: dict[str, Callable[..., types.PolicyNetwork]] = {
-  'mlp': feed_forward(MLP)
+  'mlp': from_module(MLP)
 }
 
 
-def get_network(name: str, *args: Any, **kwargs: Any) -> types.PolicyNetwork:
+def get_network(
+  name: str, *args: Any, precision: str = 'float32', **kwargs: Any
+) -> types.PolicyNetwork:
   """Builds the agent network registered under `name`.
 
   Args:
-    name: a key of `NETWORKS`.
+    name: a key of `NETWORKS` or of `torsos.TORSOS`.
     *args: passed to its constructor.
-    **kwargs: passed to its constructor; see `MLP` for `'mlp'`.
+    precision: in which to compute, `'float32'` or e.g. `'bfloat16'`; parameters
+      and outputs are float32 in any case. See `precision.get_policy`.
+    **kwargs: passed to its constructor: those of the torso, and those of
+      `AgentNet`.
 
   Returns:
     Pure functions; see `types.PolicyNetwork`.
   """
-  return utils.lookup(NETWORKS, name, 'network')(*args, **kwargs)
+  known = {name: _with_torso(name) for name in torsos.TORSOS} | NETWORKS
+  network = utils.lookup(known, name, 'network')(*args, **kwargs)
+  if precision == 'float32':
+    return network
+  return precision_lib.with_policy(network, precision_lib.get_policy(precision))
+
+
+def _with_torso(name: str) -> Callable[..., types.PolicyNetwork]:
+  """A network factory around a torso; its arguments are told apart by name."""
+
+  def build(**kwargs: Any) -> types.PolicyNetwork:
+    signature = inspect.signature(AgentNet.__init__)
+    net_kwargs = {k: v for k, v in kwargs.items() if k in signature.parameters}
+    torso_kwargs = {k: v for k, v in kwargs.items() if k not in net_kwargs}
+    net_kwargs.setdefault('module_name', name)
+    torso = lambda: torsos.TORSOS[name](**torso_kwargs)
+    return from_module(AgentNet)(torso, **net_kwargs)
+
+  return build

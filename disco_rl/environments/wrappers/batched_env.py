@@ -1,6 +1,6 @@
 """Batches of ordinary, stateful environments on the host."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import chex
@@ -13,40 +13,21 @@ from disco_rl.environments import base
 from disco_rl.environments.wrappers import single_stream_env
 
 
-class BatchedSingleStreamEnvironment(base.Environment):
-  """Runs B dm_env environments one after another.
+class StreamBatch(base.Environment):
+  """Steps B streams on the host one after another.
 
-  The streams keep their own state, so the `states` passed around are None, and
-  `reset` cannot reseed them: the seeds come from the settings.
+  The streams keep their own state, so the `states` passed around are None.
   """
 
-  def __init__(
-    self,
-    env_class: Callable[..., dm_env.Environment],
-    batch_size: int,
-    env_settings: Any,
-  ):
-    """Builds the streams.
+  def __init__(self, streams: Sequence[Any]):
+    """Bundles the streams.
 
     Args:
-      env_class: called with the settings and a `seed` of its own for each
-        stream.
-      batch_size: B, the number of streams.
-      env_settings: keyword arguments of `env_class`, and `random_seed`, from
-        which the streams' seeds are drawn.
+      streams: B of them, with the methods of
+        `single_stream_env.SingleStreamEnv`.
     """
-    super().__init__(batch_size)
-    kwargs = dict(env_settings)
-    seeds = jax.random.randint(
-      jax.random.PRNGKey(kwargs.pop('random_seed')),
-      (batch_size,),
-      0,
-      np.iinfo(np.int32).max,
-    )
-    self._streams = [
-      single_stream_env.SingleStreamEnv(env_class(seed=int(seed), **kwargs))
-      for seed in seeds
-    ]
+    super().__init__(len(streams))
+    self._streams = list(streams)
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Specs of one stream's observation."""
@@ -66,11 +47,7 @@ class BatchedSingleStreamEnvironment(base.Environment):
     self, states: None, actions: types.Array
   ) -> tuple[None, types.EnvironmentTimestep]:
     """Steps every stream with its own action of `actions` [B]."""
-    actions = np.asarray(actions)
-    if actions.shape != (self.batch_size,):
-      raise ValueError(
-        f'actions must have shape ({self.batch_size},), got {actions.shape}'
-      )
+    actions = base.check_actions(actions, self.batch_size)
     timesteps = [
       stream.step(states, action)[1]
       for stream, action in zip(self._streams, actions, strict=True)
@@ -91,6 +68,43 @@ class BatchedSingleStreamEnvironment(base.Environment):
     """Closes every stream."""
     for stream in self._streams:
       stream.close()
+
+
+class BatchedSingleStreamEnvironment(StreamBatch):
+  """A batch of dm_env environments of one class.
+
+  `reset` cannot reseed them: the seeds come from the settings.
+  """
+
+  def __init__(
+    self,
+    env_class: Callable[..., dm_env.Environment],
+    batch_size: int,
+    env_settings: Any,
+  ):
+    """Builds the streams.
+
+    Args:
+      env_class: called with the settings and a `seed` of its own for each
+        stream.
+      batch_size: B, the number of streams.
+      env_settings: keyword arguments of `env_class`, and `random_seed`, from
+        which the streams' seeds are drawn.
+    """
+    base.check_batch_size(batch_size)
+    kwargs = dict(env_settings)
+    seeds = jax.random.randint(
+      jax.random.PRNGKey(kwargs.pop('random_seed')),
+      (batch_size,),
+      0,
+      np.iinfo(np.int32).max,
+    )
+    super().__init__(
+      [
+        single_stream_env.SingleStreamEnv(env_class(seed=int(seed), **kwargs))
+        for seed in seeds
+      ]
+    )
 
 
 def _stack(

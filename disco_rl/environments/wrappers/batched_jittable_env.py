@@ -52,6 +52,8 @@ class BatchedJittableEnvironment(base.Environment):
   that is carried on and the one that is used now.
   """
 
+  is_jittable = True
+
   def __init__(self, env_class: Any, batch_size: int, env_settings: Any):
     """Builds the environment.
 

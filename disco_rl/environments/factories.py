@@ -1,0 +1,34 @@
+"""Functions of other people's modules, by name: `package.module:function`."""
+
+from collections.abc import Callable
+import importlib
+import os
+import sys
+from typing import Any
+
+
+def find(name: str) -> Callable[..., Any] | None:
+  """The function that `name` names.
+
+  Args:
+    name: `module:function`. The module may also be a file in the current
+      folder.
+
+  Returns:
+    The function, or None if `name` has another form or there is no such module
+    or function in it.
+  """
+  module_name, separator, attribute = name.partition(':')
+  if not separator or not attribute.isidentifier():
+    return None
+  if os.getcwd() not in sys.path:
+    # As `python -m` does: a command is not run from one's own script.
+    sys.path.append(os.getcwd())
+  try:
+    module = importlib.import_module(module_name)
+  except ModuleNotFoundError as error:
+    if error.name and module_name.startswith(error.name):
+      return None
+    raise
+  function = getattr(module, attribute, None)
+  return function if callable(function) else None

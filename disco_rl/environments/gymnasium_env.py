@@ -1,0 +1,257 @@
+"""Gymnasium environments, `gym:<id>`, in this library's convention.
+
+  env = registry.get_environment('gym:CartPole-v1', batch_size=8)
+
+Any environment with discrete actions will do. Each stream resets itself within
+the step that ends an episode, so there are no dummy steps. Time limits
+(truncation) end an episode like all others, as published; `truncated` of the
+timestep tells them apart.
+"""
+
+import collections
+from collections.abc import Callable, Sequence
+import functools
+from typing import Any
+
+import chex
+import dm_env
+import gymnasium
+import jax
+from ml_collections import config_dict
+import numpy as np
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.environments import base
+from disco_rl.environments import factories
+from disco_rl.environments.wrappers import batched_env
+from disco_rl.environments.wrappers import worker_env
+
+_Encode = Callable[[Any], Any]
+
+
+def get_config(name: str) -> config_dict.ConfigDict:
+  """Default settings of any Gymnasium environment."""
+  del name
+  return config_dict.ConfigDict(
+    dict(
+      random_seed=0,
+      kwargs=dict(),  # Of `gymnasium.make` or of the factory.
+      frame_stack=1,  # Observations shown at once, along their last axis.
+      num_workers=0,  # Processes to step them in; 0 for this one.
+    )
+  )
+
+
+def build(
+  name: str, batch_size: int, settings: config_dict.ConfigDict
+) -> base.Environment:
+  """Builds B streams.
+
+  Args:
+    name: an id that Gymnasium knows, or `module:factory`, a function that
+      returns a Gymnasium environment.
+    batch_size: B.
+    settings: see `get_config`.
+
+  Returns:
+    The environment.
+  """
+  make = functools.partial(
+    make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
+  )
+  return worker_env.make(
+    make, batch_size, settings.random_seed, settings.num_workers, f'gym:{name}'
+  )
+
+
+def make_streams(
+  name: str, kwargs: dict[str, Any], frame_stack: int, seeds: Sequence[int]
+) -> batched_env.StreamBatch:
+  """One stream per seed, in this process; see `build`."""
+  make_env = _env_maker(name, kwargs)
+  return batched_env.StreamBatch(
+    [GymStream(make_env(), int(seed), frame_stack) for seed in seeds]
+  )
+
+
+class GymStream:
+  """One Gymnasium environment as a stream that resets itself."""
+
+  def __init__(self, env: gymnasium.Env, seed: int, frame_stack: int = 1):
+    """Wraps an environment.
+
+    Args:
+      env: with discrete actions.
+      seed: of the first reset; later episodes follow from it.
+      frame_stack: how many observations are shown at once.
+    """
+    if frame_stack < 1:
+      raise ValueError(f'frame_stack must be at least 1, got {frame_stack}')
+    if not isinstance(env.action_space, gymnasium.spaces.Discrete):
+      raise ValueError(
+        f'{_describe(env)} has actions {env.action_space}: only discrete '
+        'actions (gymnasium.spaces.Discrete) are supported'
+      )
+    self._env = env
+    self._seed: int | None = seed
+    self._spec, self._encode = _encoder(env.observation_space, _describe(env))
+    self._frames: collections.deque[Any] = collections.deque(maxlen=frame_stack)
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Specs of what is shown."""
+    num = self._frames.maxlen or 1
+    return jax.tree.map(
+      lambda spec: types.ArraySpec(
+        _stacked_shape(tuple(spec.shape), num), spec.dtype
+      ),
+      self._spec,
+    )
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Actions 0..n-1, whatever the environment calls its first."""
+    num_actions = int(self._env.action_space.n)
+    return types.ActionSpec((), np.int32, 0, num_actions - 1, 'action')
+
+  def reset(
+    self, rng: chex.PRNGKey | None = None
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Starts an episode; the randomness is that of the seed, not of `rng`."""
+    del rng
+    observation = self._start_episode()
+    return None, _timestep(dm_env.StepType.FIRST, 0.0, observation, False)
+
+  def step(
+    self, states: None, action: Any
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Takes an action, and starts the next episode if this one ends."""
+    first_action = int(self._env.action_space.start)
+    observation, reward, terminated, truncated, _ = self._env.step(
+      int(action) + first_action
+    )
+    if terminated or truncated:
+      step_type, shown = dm_env.StepType.LAST, self._start_episode()
+    else:
+      step_type, shown = dm_env.StepType.MID, self._show(observation)
+    truncated = bool(truncated) and not terminated
+    return states, _timestep(step_type, float(reward), shown, truncated)
+
+  def snapshot(self) -> None:
+    """Gymnasium has no way to ask an environment for its state."""
+
+  def restore(self, snapshot: Any) -> None:
+    """Never called: there are no snapshots."""
+    raise NotImplementedError(f'{_describe(self._env)} makes no snapshots')
+
+  def close(self) -> None:
+    """Frees what the environment holds."""
+    self._env.close()
+
+  def _start_episode(self) -> Any:
+    observation, _ = self._env.reset(seed=self._seed)
+    self._seed = None
+    self._frames.clear()
+    return self._show(observation)
+
+  def _show(self, observation: Any) -> Any:
+    """The last few observations as one; the first of an episode repeated."""
+    frame = self._encode(observation)
+    if self._frames.maxlen == 1:
+      return frame
+    self._frames.append(frame)
+    while len(self._frames) < (self._frames.maxlen or 1):
+      self._frames.append(frame)
+    return jax.tree.map(
+      lambda *xs: np.concatenate(np.atleast_1d(*xs), axis=-1), *self._frames
+    )
+
+
+def _env_maker(
+  name: str, kwargs: dict[str, Any]
+) -> Callable[[], gymnasium.Env]:
+  """From an id or `module:factory` to a function that makes environments."""
+  factory = factories.find(name)
+  if factory is not None:
+    return functools.partial(factory, **kwargs)
+  try:
+    gymnasium.spec(name)
+  except (gymnasium.error.Error, ImportError) as error:
+    near = utils.did_you_mean(name, gymnasium.registry)
+    raise ValueError(
+      f'gym:{name} is neither an id that Gymnasium knows nor module:factory'
+      f'{near}: {error}'
+    ) from None
+  return functools.partial(gymnasium.make, name, **kwargs)
+
+
+def _describe(env: gymnasium.Env) -> str:
+  spec = getattr(env, 'spec', None)
+  return f'gym:{spec.id}' if spec else type(env.unwrapped).__name__
+
+
+def _stacked_shape(shape: tuple[int, ...], num: int) -> tuple[int, ...]:
+  if num == 1:
+    return shape
+  return (*shape[:-1], num * shape[-1]) if shape else (num,)
+
+
+def _encoder(
+  space: gymnasium.Space, where: str
+) -> tuple[types.SpecsTree, _Encode]:
+  """Specs of a space's elements as arrays, and the function that makes them."""
+  spaces = gymnasium.spaces
+  if isinstance(space, spaces.Dict):
+    inner = {k: _encoder(s, f'{where}/{k}') for k, s in space.items()}
+    return (
+      {k: spec for k, (spec, _) in inner.items()},
+      lambda x: {k: encode(x[k]) for k, (_, encode) in inner.items()},
+    )
+  if isinstance(space, spaces.Tuple):
+    parts = [_encoder(s, f'{where}/{i}') for i, s in enumerate(space)]
+    return (
+      tuple(spec for spec, _ in parts),
+      lambda x: tuple(
+        encode(y) for (_, encode), y in zip(parts, x, strict=True)
+      ),
+    )
+  if isinstance(space, spaces.Discrete):
+    return _one_hots([int(space.n)], int(space.start))
+  if isinstance(space, spaces.MultiDiscrete):
+    sizes = np.ravel(space.nvec).astype(int)
+    return _one_hots(sizes, np.ravel(space.start))
+  if isinstance(space, spaces.Box | spaces.MultiBinary):
+    zeros = np.zeros(space.shape, space.dtype)
+    dtype = utils.cast_to_single_precision(zeros, host_data=True).dtype
+    # A copy: some environments change what they have returned.
+    return (
+      types.ArraySpec(tuple(space.shape), dtype),
+      lambda x: np.array(x, dtype),
+    )
+  raise ValueError(
+    f'{where} has observations {space}; supported are Box, Discrete, '
+    'MultiDiscrete, MultiBinary, and Dict and Tuple of them'
+  )
+
+
+def _one_hots(sizes: Sequence[int], start: Any) -> tuple[Any, _Encode]:
+  """Whole numbers as one-hot vectors, one after the other."""
+  offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) - start
+  total = int(np.sum(sizes))
+
+  def encode(x: Any) -> np.ndarray:
+    encoded = np.zeros(total, np.float32)
+    encoded[offsets + np.ravel(x)] = 1.0
+    return encoded
+
+  return types.ArraySpec((total,), np.dtype(np.float32)), encode
+
+
+def _timestep(
+  step_type: dm_env.StepType, reward: float, observation: Any, truncated: bool
+) -> types.EnvironmentTimestep:
+  return types.EnvironmentTimestep(
+    observation=observation,
+    step_type=np.asarray(step_type, np.int32),
+    reward=np.asarray(reward, np.float32),
+    truncated=np.asarray(truncated, bool),
+  )

@@ -1,0 +1,247 @@
+"""Environments on the host, stepped in processes of their own.
+
+Where a step takes longer than sending its result through a pipe (some tenths of
+a millisecond), several processes step several streams at once.
+"""
+
+from collections.abc import Callable, Sequence
+import multiprocessing
+from multiprocessing import connection
+import traceback
+from typing import Any
+import weakref
+
+import chex
+import jax
+import numpy as np
+
+from disco_rl import types
+from disco_rl.environments import base
+
+# Makes an environment with one stream per seed.
+StreamsFn = Callable[[Sequence[int]], base.Environment]
+
+_SECONDS_TO_CLOSE = 5.0
+
+
+class WorkerError(RuntimeError):
+  """A process that stepped environments failed or died."""
+
+
+def make(
+  make_streams: StreamsFn,
+  batch_size: int,
+  random_seed: int,
+  num_workers: int,
+  name: str,
+) -> base.Environment:
+  """B streams, in this process or spread over others.
+
+  The streams are the same, step for step, whatever the number of workers.
+
+  Args:
+    make_streams: makes streams from their seeds; with workers it must be
+      picklable.
+    batch_size: B.
+    random_seed: from which the streams' seeds are drawn.
+    num_workers: how many processes, 0 for this one; must divide B.
+    name: what error messages call the environment.
+
+  Returns:
+    The environment.
+  """
+  base.check_batch_size(batch_size)
+  if num_workers < 0 or (num_workers and batch_size % num_workers):
+    raise ValueError(
+      f'num_workers must be 0 or divide the {batch_size} environments of '
+      f'{name}, got {num_workers}'
+    )
+  seeds = [
+    int(seed)
+    for seed in np.random.SeedSequence(random_seed).generate_state(batch_size)
+    >> 1  # Some environments want seeds below 2**31.
+  ]
+  if not num_workers:
+    return make_streams(seeds)
+  return WorkerEnvironment(make_streams, seeds, num_workers, name)
+
+
+class WorkerEnvironment(base.Environment):
+  """Streams in processes; `close` ends them, and so does forgetting them."""
+
+  def __init__(
+    self,
+    make_streams: StreamsFn,
+    seeds: Sequence[int],
+    num_workers: int,
+    name: str,
+  ):
+    """Starts the processes.
+
+    Args:
+      make_streams: picklable; makes an environment with one stream per seed.
+      seeds: B of them.
+      num_workers: W, must divide B.
+      name: what error messages call the environment.
+    """
+    super().__init__(len(seeds))
+    self._name = name
+    share = len(seeds) // num_workers
+    # Not forked: the threads of JAX would not survive it.
+    context = multiprocessing.get_context('spawn')
+    self._workers: list[_Worker] = []
+    self._finalizer = weakref.finalize(self, _close_all, self._workers)
+    for i in range(num_workers):
+      first = i * share
+      streams = f'streams {first} to {first + share - 1} of {name}'
+      own_seeds = list(seeds[first : first + share])
+      self._workers.append(
+        _Worker(context, make_streams, own_seeds, f'worker {i} ({streams})')
+      )
+    specs = self._ask_all('specs', [None] * num_workers)
+    self._observation_spec, self._action_spec = specs[0]
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Specs of one stream's observation."""
+    return self._observation_spec
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Spec of one stream's action."""
+    return self._action_spec
+
+  def reset(
+    self, rng: chex.PRNGKey | None
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Starts an episode in every stream; `rng` is not used."""
+    del rng
+    return None, _concatenate(self._ask_all('reset', [None] * self._num))
+
+  def step(
+    self, states: None, actions: types.Array
+  ) -> tuple[None, types.EnvironmentTimestep]:
+    """Steps every stream with its own action of `actions` [B]."""
+    actions = base.check_actions(actions, self.batch_size)
+    return states, _concatenate(
+      self._ask_all('step', np.split(actions, self._num))
+    )
+
+  def snapshot(self) -> Any:
+    """One snapshot per worker, or None if a stream has none."""
+    parts = self._ask_all('snapshot', [None] * self._num)
+    return None if any(part is None for part in parts) else parts
+
+  def restore(self, snapshot: Any) -> None:
+    """Puts every stream back."""
+    self._ask_all('restore', list(snapshot))
+
+  def close(self) -> None:
+    """Ends the processes."""
+    self._finalizer()
+
+  @property
+  def _num(self) -> int:
+    return len(self._workers)
+
+  def _ask_all(self, method: str, arguments: Sequence[Any]) -> list[Any]:
+    """Sends a request to every worker, then waits for all answers."""
+    if not self._finalizer.alive:
+      raise WorkerError(f'{self._name} was closed')
+    try:
+      for worker, argument in zip(self._workers, arguments, strict=True):
+        worker.send(method, argument)
+      return [worker.receive() for worker in self._workers]
+    except WorkerError:
+      self.close()
+      raise
+
+
+class _Worker:
+  """One process, seen from the one that started it."""
+
+  def __init__(
+    self, context: Any, make_streams: StreamsFn, seeds: list[int], name: str
+  ):
+    self._name = name
+    self._pipe, other_end = context.Pipe()
+    self._process = context.Process(
+      target=_serve, args=(other_end, make_streams, seeds), daemon=True
+    )
+    self._process.start()
+    other_end.close()
+
+  def send(self, method: str, argument: Any) -> None:
+    try:
+      self._pipe.send((method, argument))
+    except OSError:
+      raise self._death() from None
+
+  def receive(self) -> Any:
+    connection.wait([self._pipe, self._process.sentinel])
+    # What it said before it died, if it did, is still in the pipe.
+    try:
+      is_ok, answer = self._pipe.recv()
+    except (EOFError, OSError):
+      raise self._death() from None
+    if not is_ok:
+      raise WorkerError(f'{self._name} failed:\n{answer}')
+    return answer
+
+  def close(self) -> None:
+    self._pipe.close()  # It ends when it finds nobody there.
+    self._process.join(_SECONDS_TO_CLOSE)
+    if self._process.is_alive():
+      self._process.kill()
+      self._process.join()
+    self._process.close()
+
+  def _death(self) -> WorkerError:
+    self._process.join(_SECONDS_TO_CLOSE)
+    return WorkerError(
+      f'{self._name} died with exit code {self._process.exitcode}; a negative '
+      'one is the signal that killed it'
+    )
+
+
+def _close_all(workers: list[_Worker]) -> None:
+  for worker in workers:
+    worker.close()
+  workers.clear()
+
+
+def _serve(
+  pipe: connection.Connection, make_streams: StreamsFn, seeds: list[int]
+) -> None:
+  """What a worker does: builds its streams, and answers until it is left."""
+  env: base.Environment | None = None
+  try:
+    while True:
+      method, argument = pipe.recv()
+      try:
+        if env is None:
+          env = make_streams(seeds)
+        pipe.send((True, _answer(env, method, argument)))
+      except Exception:  # Anything: it is told, and the streams stay.
+        pipe.send((False, traceback.format_exc()))
+  except (EOFError, OSError, KeyboardInterrupt):
+    pass  # Nobody listens any more.
+  finally:
+    if env is not None:
+      env.close()
+
+
+def _answer(env: base.Environment, method: str, argument: Any) -> Any:
+  if method == 'specs':
+    return env.single_observation_spec(), env.single_action_spec()
+  if method == 'reset':
+    return env.reset(None)[1]
+  if method == 'step':
+    return env.step(None, argument)[1]
+  if method == 'snapshot':
+    return env.snapshot()
+  return env.restore(argument)
+
+
+def _concatenate(
+  timesteps: list[types.EnvironmentTimestep],
+) -> types.EnvironmentTimestep:
+  return jax.tree.map(lambda *xs: np.concatenate(xs), *timesteps)

@@ -1,0 +1,140 @@
+"""Torsos: from observations to one embedding per step.
+
+A torso is a Haiku module built by name from `TORSOS` with its own keyword
+arguments, and called with a tree of [N, ...]; it returns [N, D]. To add one:
+
+  torsos.TORSOS['mine'] = MyTorso
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from disco_rl.networks import observations as observations_lib
+
+
+class MLPTorso(hk.nets.MLP):
+  """A ReLU network on the flattened observation."""
+
+  def __init__(self, dense: Sequence[int], name: str = 'torso'):
+    """Initialises the torso.
+
+    Args:
+      dense: layer sizes; no activation after the last one.
+      name: Haiku name.
+    """
+    super().__init__(tuple(dense), name=name)
+
+  def __call__(self, observations: Any) -> jax.Array:
+    """Tree of [N, ...] to [N, dense[-1]]."""
+    return super().__call__(observations_lib.flatten(observations))
+
+
+class ConvTorso(hk.Module):
+  """A few convolutions that keep the image's size: for small boards.
+
+  The defaults suit the 10 x 10 boards of MinAtar
+  (https://arxiv.org/abs/1903.03176).
+  """
+
+  def __init__(
+    self,
+    dense: Sequence[int] = (128,),
+    channels: Sequence[int] = (16,),
+    kernel: int = 3,
+    name: str = 'torso',
+  ):
+    """Initialises the torso.
+
+    Args:
+      dense: layer sizes after the convolutions; no activation after the last.
+      channels: of each convolution.
+      kernel: width of the convolutions.
+      name: Haiku name.
+    """
+    super().__init__(name=name)
+    self._dense = tuple(dense)
+    self._channels = tuple(channels)
+    self._kernel = kernel
+
+  def __call__(self, observations: Any) -> jax.Array:
+    """Tree of [N, ...] to [N, dense[-1]]."""
+
+    def convolve(x: jax.Array) -> jax.Array:
+      for channels in self._channels:
+        x = jax.nn.relu(hk.Conv2D(channels, self._kernel)(x))
+      return x
+
+    return _join(observations, convolve, self._dense)
+
+
+class ResidualTorso(hk.Module):
+  """The residual network of IMPALA (https://arxiv.org/abs/1802.01561).
+
+  Each stage is a convolution, a pooling that halves the image, and residual
+  blocks of two convolutions.
+  """
+
+  def __init__(
+    self,
+    dense: Sequence[int] = (256,),
+    channels: Sequence[int] = (16, 32, 32),
+    num_blocks: int = 2,
+    name: str = 'torso',
+  ):
+    """Initialises the torso.
+
+    Args:
+      dense: layer sizes after the stages; no activation after the last.
+      channels: of each stage.
+      num_blocks: residual blocks per stage.
+      name: Haiku name.
+    """
+    super().__init__(name=name)
+    self._dense = tuple(dense)
+    self._channels = tuple(channels)
+    self._num_blocks = num_blocks
+
+  def __call__(self, observations: Any) -> jax.Array:
+    """Tree of [N, ...] to [N, dense[-1]]."""
+
+    def convolve(x: jax.Array) -> jax.Array:
+      for channels in self._channels:
+        x = hk.Conv2D(channels, 3)(x)
+        x = hk.max_pool(x, (1, 3, 3, 1), (1, 2, 2, 1), 'SAME')
+        for _ in range(self._num_blocks):
+          residual = x
+          for _ in range(2):
+            residual = hk.Conv2D(channels, 3)(jax.nn.relu(residual))
+          x += residual
+      return jax.nn.relu(x)
+
+    return _join(observations, convolve, self._dense)
+
+
+TORSOS: dict[str, Callable[..., Any]] = {
+  'mlp': MLPTorso,
+  'conv': ConvTorso,
+  'residual': ResidualTorso,
+}
+
+
+def _join(
+  observations: Any,
+  convolve: Callable[[jax.Array], jax.Array],
+  dense: Sequence[int],
+) -> jax.Array:
+  """Images through `convolve`, all else beside them, then an MLP."""
+  images, vectors = observations_lib.split_images(observations)
+  if not images:
+    shapes = [tuple(x.shape[1:]) for x in jax.tree.leaves(observations)]
+    raise ValueError(
+      'a convolutional torso needs an observation with two or three '
+      f"dimensions, got {shapes}; 'mlp' reads any"
+    )
+  parts = [convolve(x) for x in images]
+  flat = [x.reshape(x.shape[0], -1) for x in (*parts, *vectors)]
+  return hk.nets.MLP(tuple(dense))(jnp.concatenate(flat, axis=-1))
