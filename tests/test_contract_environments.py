@@ -1,9 +1,12 @@
 """What every environment promises, checked on every environment."""
 
 import functools
+import gc
+import importlib.util
+import multiprocessing
 
 import dm_env
-from dm_env import specs as dm_env_specs
+import gymnasium
 import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
@@ -12,79 +15,68 @@ import pytest
 
 from disco_rl.environments import base
 from disco_rl.environments import catch
+from disco_rl.environments import gymnasium_env
+from disco_rl.environments import gymnax_env
 from disco_rl.environments import jittable_envs
 from disco_rl.environments import registry
 from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import single_stream_env
+from disco_rl.environments.wrappers import worker_env
 from tests import golden
 from tests import leaks
+from tests import scripted
 from tests import small
 
 FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 
 
-class Scripted(dm_env.Environment):
-  """Episodes of lengths 1, 2, 3, ...; what is seen counts all steps."""
-
-  def __init__(self, seed: int = 0, action_dtype: type = np.int64):
-    del seed
-    self._action_dtype = action_dtype
-    self._episode, self._step, self._clock = 0, 0, 0
-
-  def _observation(self):
-    # 64 bits, as many environments return.
-    return dict(
-      clock=np.asarray(self._clock, np.int64),
-      place=np.asarray([self._episode, self._step], np.float64),
-    )
-
-  def reset(self):
-    self._episode, self._step = self._episode + 1, 0
-    return dm_env.restart(self._observation())
-
-  def step(self, action):
-    self._step += 1
-    self._clock += 1
-    make = dm_env.transition
-    if self._step == self._episode:
-      make = dm_env.termination
-    return make(reward=float(self._clock), observation=self._observation())
-
-  def observation_spec(self):
-    return dict(
-      clock=dm_env_specs.Array((), np.int64),
-      place=dm_env_specs.Array((2,), np.float64),
-    )
-
-  def action_spec(self):
-    return dm_env_specs.DiscreteArray(3, dtype=self._action_dtype)
-
-
 def _scripted(batch: int, **kwargs) -> base.Environment:
   return batched_env.BatchedSingleStreamEnvironment(
-    Scripted, batch, dict(random_seed=0, **kwargs)
+    scripted.Scripted, batch, dict(random_seed=0, **kwargs)
   )
 
 
+def _named(name: str, **settings):
+  return functools.partial(registry.get_environment, name, **settings)
+
+
+# Settings with which episodes are short.
 ENVIRONMENTS = {
-  name: functools.partial(registry.get_environment, name)
-  for name in registry.ENVIRONMENTS
-} | {
+  **{name: _named(name) for name in registry.ENVIRONMENTS},
   'scripted': _scripted,
   'scripted_int32': functools.partial(_scripted, action_dtype=np.int32),
+  'dm': _named('dm:tests.scripted:Scripted'),
+  'gym': _named('gym:CartPole-v1', kwargs=dict(max_episode_steps=7)),
+  'gym_factory': _named('gym:tests.scripted:ScriptedGym'),
+  'gym_workers': _named('gym:tests.scripted:ScriptedGym', num_workers=1),
+  'gymnax': _named(
+    'gymnax:Breakout-MinAtar', params=dict(max_steps_in_episode=7)
+  ),
+  'atari': _named('atari:Pong', max_frames=40),
 }
-JITTABLE = ('catch',)
+JITTABLE = ('catch', 'gymnax')
 
 
 @pytest.fixture(params=sorted(ENVIRONMENTS))
 def make_env(request):
-  return ENVIRONMENTS[request.param]
+  made = []
+
+  def make(batch_size):
+    made.append(ENVIRONMENTS[request.param](batch_size))
+    return made[-1]
+
+  yield make
+  for env in made:
+    env.close()
 
 
 def _play(env, num_steps, rng=None, actions=None):
   rng = jax.random.PRNGKey(0) if rng is None else rng
   if actions is None:
-    actions = np.random.RandomState(0).randint(3, size=(99, env.batch_size))
+    num_actions = env.single_action_spec().maximum + 1
+    actions = np.random.RandomState(0).randint(
+      num_actions, size=(99, env.batch_size)
+    )
   states, timestep = env.reset(rng)
   timesteps = [timestep]
   for t in range(num_steps):
@@ -220,30 +212,42 @@ def test_catch_boards_are_copies():
   np.testing.assert_array_equal(before, kept)
 
 
-def test_dm_env_convention():
+@pytest.mark.parametrize(
+  'name', ['scripted', 'dm', 'gym_factory', 'gym_workers']
+)
+def test_convention(name):
   """LAST comes with the terminal reward and the next first observation."""
-  env = ENVIRONMENTS['scripted'](1)
+  env = ENVIRONMENTS[name](1)
   trace = _play(env, 6)
-  assert trace.step_type[:, 0].tolist() == [
-    FIRST,
-    LAST,
-    MID,
-    LAST,
-    *[MID] * 2,
-    LAST,
-  ]
-  assert trace.reward[:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+  env.close()
+  names = [dm_env.StepType(t).name for t in trace.step_type[:, 0]]
+  assert names == scripted.STEP_TYPES
+  assert trace.reward[:, 0].tolist() == scripted.REWARDS
   assert trace.observation['clock'][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6]
-  assert trace.observation['place'][:, 0].tolist() == [
-    [1, 0],
-    [2, 0],
-    [2, 1],
-    [3, 0],
-    [3, 1],
-    [3, 2],
-    [4, 0],
-  ]
+  assert trace.observation['place'][:, 0].tolist() == scripted.PLACES
   assert trace.observation['clock'].dtype == np.int32
+  if name.startswith('gym'):
+    # The second episode's end, and no other, is that of a time limit.
+    assert trace.truncated[:, 0].tolist() == [False] * 3 + [True] + [False] * 3
+
+
+def test_convention_on_the_device():
+  for limit, is_cut in ((9, False), (2, True)):
+    env = gymnax_env.GymnaxEnvironment(
+      scripted.ScriptedGymnax(),
+      scripted.gymnax_environment.EnvParams(max_steps_in_episode=limit),
+      2,
+      'scripted',
+    )
+    length = min(3, limit)
+    trace = _play(env, 2 * length)
+    cycle = [MID] * (length - 1) + [LAST]
+    assert trace.step_type[:, 1].tolist() == [MID, *cycle, *cycle]
+    assert trace.reward[:, 1].tolist() == [0, *(2 * [*range(1, length + 1)])]
+    seen = [*range(1, length), 0]
+    assert trace.observation[:, 1, 0].tolist() == [0, *seen, *seen]
+    truncated = [is_cut and t == LAST for t in cycle]
+    assert trace.truncated[:, 1].tolist() == [False, *truncated, *truncated]
 
 
 def test_wrong_number_of_actions_is_refused():
@@ -264,8 +268,19 @@ def test_impossible_boards_are_refused(rows, columns):
 
 
 def test_unknown_environments_and_settings_are_refused():
-  with pytest.raises(ValueError, match=r"environment 'pong'.*catch"):
-    registry.get_environment('pong', 2)
+  for name, message in {
+    'pong': r"environment 'pong'.*catch.*gym:<id>",
+    'gymm:CartPole-v1': r'did you mean gym:<id>',
+    'gym:CartPol-v1': r'did you mean CartPole-v1',
+    'gymnax:Breakout': r'did you mean Breakout-MinAtar',
+    'atari:Ping': r'did you mean pong',
+    'dm:tests.scripted:Nothing': r'must be dm:module:function',
+    'gym:': r'write gym:<id>',
+    'gym:Pendulum-v1': r'gym:Pendulum-v1 has actions Box.*only discrete',
+    'gymnax:Pendulum-v1': r'only discrete',
+  }.items():
+    with pytest.raises(ValueError, match=message):
+      registry.get_environment(name, 2)
   with pytest.raises(ValueError, match=r"\['row'\] of catch.*'rows'"):
     registry.get_environment('catch', 2, row=5)
   env = registry.get_environment('catch', 2, rows=5)
@@ -275,7 +290,132 @@ def test_unknown_environments_and_settings_are_refused():
 def test_actions_and_states_are_not_mutated(make_env):
   env = make_env(2)
   states, _ = env.reset(jax.random.PRNGKey(0))
-  actions = np.array([0, 2], np.int32)
+  actions = np.array([0, 1], np.int32)
   kept = small.copy_tree((states, actions))
   env.step(states, actions)
   jax.tree.map(np.testing.assert_array_equal, (states, actions), kept)
+
+
+def test_missing_packages_are_named_with_their_extra(monkeypatch):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  for family in ('gym', 'gymnax', 'atari'):
+    with pytest.raises(ValueError, match=rf"install 'disco_rl\[{family}\]'"):
+      registry.default_settings(f'{family}:Anything')
+
+
+def test_an_environment_of_ones_own_in_two_lines(monkeypatch):
+  monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
+  registry.register('mine', lambda batch_size, _: _scripted(batch_size))
+  assert registry.get_environment('mine', 3).batch_size == 3
+  for taken in ('mine', 'catch', 'gym:mine'):
+    with pytest.raises(ValueError, match='cannot be called'):
+      registry.register(taken, _scripted)
+
+
+def test_every_kind_of_gym_observation():
+  env = registry.get_environment('gym:tests.scripted:SpacesGym', 2)
+  trace = _play(env, 3).observation
+  specs = env.single_observation_spec()
+  assert specs['image'].dtype == np.uint8  # Until the network.
+  assert trace['image'][:, 0, 0, 0, 0].tolist() == [0, 10, 20, 30]
+  np.testing.assert_array_equal(trace['number'][:, 1], np.eye(4))
+  np.testing.assert_array_equal(trace['pair'][0][0, 0], [0, 1, 0, 0, 1])
+  np.testing.assert_array_equal(trace['pair'][1][0, 0], [0, 1])
+
+
+def test_unsupported_observations_are_refused():
+  space = gymnasium.spaces.Dict(a=gymnasium.spaces.Text(5))
+  with pytest.raises(ValueError, match='x/a has observations Text'):
+    gymnasium_env._encoder(space, 'x')
+
+
+def test_stacked_frames_begin_with_the_first_repeated():
+  env = registry.get_environment(
+    'gym:tests.scripted:ScriptedGym', 1, frame_stack=2
+  )
+  trace = _play(env, 5)
+  spec = env.single_observation_spec()
+  assert spec['place'].shape == (4,) and spec['clock'].shape == (2,)
+  # Nothing of an episode is seen in the next.
+  assert trace.observation['place'][:, 0].tolist() == [
+    [1, 0, 1, 0],
+    [2, 0, 2, 0],
+    [2, 0, 2, 1],
+    [3, 0, 3, 0],
+    [3, 0, 3, 1],
+    [3, 1, 3, 2],
+  ]
+
+
+def test_atari_frames_of_an_episode_do_not_reach_the_next():
+  """After a time limit, what is seen is what a new game looks like."""
+  env = registry.get_environment('atari:Pong', 2, max_frames=40, max_noops=0)
+  trace = _play(env, 25)
+  ends = np.flatnonzero(trace.step_type[:, 0] == LAST)
+  assert len(ends) >= 2 and trace.truncated[ends, 0].all()
+  first = trace.observation[0, 0]
+  for end in ends:
+    np.testing.assert_array_equal(trace.observation[end, 0], first)
+  assert (trace.observation[ends[0] - 1, 0] != first).any()
+  env.close()
+
+
+def test_streams_are_the_same_in_any_number_of_processes():
+  traces = []
+  for num_workers in (0, 2):
+    env = registry.get_environment(
+      'gym:CartPole-v1',
+      4,
+      num_workers=num_workers,
+      kwargs=dict(max_episode_steps=7),
+    )
+    traces.append(_play(env, 20))
+    env.close()
+  golden.check_trees_close(*traces, 0)
+  # The streams themselves differ.
+  assert (traces[0].observation[0, 0] != traces[0].observation[0, 1]).any()
+  with pytest.raises(ValueError, match='0 or divide the 4'):
+    registry.get_environment('gym:CartPole-v1', 4, num_workers=3)
+
+
+@pytest.mark.parametrize(
+  ('trouble', 'message'),
+  [
+    (dict(die_at=3), r'worker 1 \(streams 2 to 3 of .*exit code 3'),
+    (dict(fail_at=3), r'worker 0 .*RuntimeError: as asked for'),
+  ],
+)
+def test_a_worker_that_fails_is_named(trouble, message):
+  """And leaves no processes behind."""
+  before = set(multiprocessing.active_children())
+  make = functools.partial(
+    _scripted_with_trouble, trouble, 'worker 1' in message
+  )
+  env = worker_env.make(make, 4, 0, 2, 'scripted')
+  states, _ = env.reset(None)
+  with pytest.raises(worker_env.WorkerError, match=f'(?s){message}'):
+    for _ in range(3):
+      states, _ = env.step(states, np.zeros(4, np.int32))
+  assert set(multiprocessing.active_children()) <= before
+  with pytest.raises(worker_env.WorkerError, match='was closed'):
+    env.step(states, np.zeros(4, np.int32))
+
+
+def _scripted_with_trouble(trouble, in_the_second_worker, seeds):
+  """Trouble only where the last of the four seeds is."""
+  all_seeds = np.random.SeedSequence(0).generate_state(4) >> 1
+  is_second = int(all_seeds[-1]) in seeds
+  kwargs = trouble if is_second == in_the_second_worker else {}
+  return gymnasium_env.make_streams(
+    'tests.scripted:ScriptedGym', kwargs, 1, seeds
+  )
+
+
+def test_workers_end_with_their_environment():
+  before = set(multiprocessing.active_children())
+  env = ENVIRONMENTS['gym_workers'](1)
+  started = set(multiprocessing.active_children()) - before
+  assert len(started) == 1
+  del env
+  gc.collect()
+  assert not started & set(multiprocessing.active_children())

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--env',
-    help=f'environment: {", ".join(registry.ENVIRONMENTS)} (default: catch)',
+    help=f'environment: {", ".join(registry.known_names())} (default: catch)',
   )
   add(
     '--steps',

@@ -45,6 +45,7 @@ from disco_rl.meta_training import training
 
 HELP = 'discover or improve a rule'
 
+
 @dataclasses.dataclass
 class _Plan:
   """A run that can begin."""
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--env',
     action='append',
     help='environment of a group of agents, one of '
-    f'{", ".join(registry.ENVIRONMENTS)} that runs on the device; may be '
+    f'{", ".join(registry.known_names())} that runs on the device; may be '
     'repeated (default: catch, 5x5)',
   )
   add(
@@ -196,15 +197,16 @@ def _restore(folder: run_folder.RunFolder, steps: int | None) -> _Plan:
 
 def _train(plan: _Plan, show_progress: bool) -> int:
   """Trains to the end, or until it is stopped; returns the exit code."""
-  settings, folder, state = plan.settings, plan.folder, plan.state
+  settings, folder = plan.settings, plan.folder
   *_, step_rng = _keys(settings.seed)
+  state = plan.state
   done = int(state.step)
   bar = progress.Progress(settings.steps, done, enabled=show_progress)
   trial = rule_trial.RuleTrial(settings) if settings.eval.every else None
   code = 0
   with interrupts.Interrupts() as interrupt:
     for state, measured in training.train(
-      plan.trainer, state, step_rng, settings.steps
+      plan.trainer, plan.state, step_rng, settings.steps
     ):
       done = int(measured['iteration'])
       row = dict(iteration=done, seed=settings.seed) | measured

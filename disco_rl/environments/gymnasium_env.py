@@ -88,12 +88,15 @@ class GymStream:
     """
     if frame_stack < 1:
       raise ValueError(f'frame_stack must be at least 1, got {frame_stack}')
-    if not isinstance(env.action_space, gymnasium.spaces.Discrete):
+    space = env.action_space
+    if not isinstance(space, gymnasium.spaces.Discrete):
       raise ValueError(
-        f'{_describe(env)} has actions {env.action_space}: only discrete '
+        f'{_describe(env)} has actions {space}: only discrete '
         'actions (gymnasium.spaces.Discrete) are supported'
       )
     self._env = env
+    self._num_actions = int(space.n)
+    self._first_action = int(space.start)
     self._seed: int | None = seed
     self._spec, self._encode = _encoder(env.observation_space, _describe(env))
     self._frames: collections.deque[Any] = collections.deque(maxlen=frame_stack)
@@ -110,8 +113,7 @@ class GymStream:
 
   def single_action_spec(self) -> types.ActionSpec:
     """Actions 0..n-1, whatever the environment calls its first."""
-    num_actions = int(self._env.action_space.n)
-    return types.ActionSpec((), np.int32, 0, num_actions - 1, 'action')
+    return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
 
   def reset(
     self, rng: chex.PRNGKey | None = None
@@ -125,9 +127,8 @@ class GymStream:
     self, states: None, action: Any
   ) -> tuple[None, types.EnvironmentTimestep]:
     """Takes an action, and starts the next episode if this one ends."""
-    first_action = int(self._env.action_space.start)
     observation, reward, terminated, truncated, _ = self._env.step(
-      int(action) + first_action
+      int(action) + self._first_action
     )
     if terminated or truncated:
       step_type, shown = dm_env.StepType.LAST, self._start_episode()
@@ -233,7 +234,7 @@ def _encoder(
   )
 
 
-def _one_hots(sizes: Sequence[int], start: Any) -> tuple[Any, _Encode]:
+def _one_hots(sizes: Any, start: Any) -> tuple[Any, _Encode]:
   """Whole numbers as one-hot vectors, one after the other."""
   offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) - start
   total = int(np.sum(sizes))

@@ -143,7 +143,7 @@ class Config:
     return self.rematerialize
 
   def uses_mixed_mode(self, rematerialize: bool) -> bool:
-    """Whether inner updates that are (not) rematerialised are differentiated so.
+    """How inner updates that are rematerialised, or not, are differentiated.
 
     Args:
       rematerialize: whether they are.

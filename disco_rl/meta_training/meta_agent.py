@@ -255,7 +255,7 @@ class MetaAgent:
     agent = self._agent
     if self._config.uses_mixed_mode(rematerialize):
       agent = agent.in_mixed_mode()
-    update = functools.partial(self._inner_update, agent)
+    update: Any = functools.partial(self._inner_update, agent)
     if rematerialize:
       # With the optimiser's slope saved, the inner gradient need not be made
       # again (in mixed mode). The scan keeps the compiler from undoing it all.

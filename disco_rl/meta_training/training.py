@@ -1,9 +1,9 @@
 """Meta-training as a loop: one meta-update after the other, and a table.
 
-  rng = jax.random.PRNGKey(0)
-  state = trainer.init(rng, trainer.init_params(rng))
-  for state, row in training.train(trainer, state, rng, num_updates=800):
-    print(row['iteration'], row['meta_loss'], row['rewards'])
+rng = jax.random.PRNGKey(0)
+state = trainer.init(rng, trainer.init_params(rng))
+for state, row in training.train(trainer, state, rng, num_updates=800):
+  print(row['iteration'], row['meta_loss'], row['rewards'])
 """
 
 from collections.abc import Iterator

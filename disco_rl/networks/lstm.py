@@ -84,8 +84,7 @@ def unroll(
     state = apply_gates(gates_x_t + hidden @ weights.w_h, cell)
     return state, state.hidden
 
-  if state is None:
-    zeros = jnp.zeros_like(gates_x[0, :, : weights.w_h.shape[0]])
-    state = hk.LSTMState(hidden=zeros, cell=zeros)
-  state, hidden = jax.lax.scan(step, state, (gates_x, keep), reverse=reverse)
-  return hidden, state
+  zeros = jnp.zeros_like(gates_x[0, :, : weights.w_h.shape[0]])
+  initial = state or hk.LSTMState(hidden=zeros, cell=zeros)
+  final, hidden = jax.lax.scan(step, initial, (gates_x, keep), reverse=reverse)
+  return hidden, final

@@ -164,7 +164,7 @@ class MLP(AgentNet):
       **more: other arguments of `AgentNet`.
     """
     super().__init__(
-      lambda: torsos.MLPTorso(dense),
+      lambda: torsos.mlp_torso(dense),
       out_spec,
       action_spec,
       head_w_init_std,

@@ -1,7 +1,8 @@
 """Torsos: from observations to one embedding per step.
 
-A torso is a Haiku module built by name from `TORSOS` with its own keyword
-arguments, and called with a tree of [N, ...]; it returns [N, D]. To add one:
+A torso is built by name from `TORSOS` with its own keyword arguments, inside a
+Haiku transform, and called with a tree of [N, ...]; it returns [N, D]. To add
+one, a class of Haiku modules or a function that returns a function:
 
   torsos.TORSOS['mine'] = MyTorso
 """
@@ -16,21 +17,17 @@ import jax.numpy as jnp
 from disco_rl.networks import observations as observations_lib
 
 
-class MLPTorso(hk.nets.MLP):
-  """A ReLU network on the flattened observation."""
+def mlp_torso(dense: Sequence[int]) -> Callable[[Any], jax.Array]:
+  """A ReLU network on the flattened observation.
 
-  def __init__(self, dense: Sequence[int], name: str = 'torso'):
-    """Initialises the torso.
+  Args:
+    dense: layer sizes; no activation after the last one.
 
-    Args:
-      dense: layer sizes; no activation after the last one.
-      name: Haiku name.
-    """
-    super().__init__(tuple(dense), name=name)
-
-  def __call__(self, observations: Any) -> jax.Array:
-    """Tree of [N, ...] to [N, dense[-1]]."""
-    return super().__call__(observations_lib.flatten(observations))
+  Returns:
+    A function from a tree of [N, ...] to [N, dense[-1]].
+  """
+  mlp = hk.nets.MLP(tuple(dense), name='torso')
+  return lambda observations: mlp(observations_lib.flatten(observations))
 
 
 class ConvTorso(hk.Module):
@@ -116,7 +113,7 @@ class ResidualTorso(hk.Module):
 
 
 TORSOS: dict[str, Callable[..., Any]] = {
-  'mlp': MLPTorso,
+  'mlp': mlp_torso,
   'conv': ConvTorso,
   'residual': ResidualTorso,
 }

@@ -86,6 +86,7 @@ class WorkerEnvironment(base.Environment):
     """
     super().__init__(len(seeds))
     self._name = name
+    self._num = num_workers
     share = len(seeds) // num_workers
     # Not forked: the threads of JAX would not survive it.
     context = multiprocessing.get_context('spawn')
@@ -98,7 +99,7 @@ class WorkerEnvironment(base.Environment):
       self._workers.append(
         _Worker(context, make_streams, own_seeds, f'worker {i} ({streams})')
       )
-    specs = self._ask_all('specs', [None] * num_workers)
+    specs = self._ask_all('specs', [None] * self._num)
     self._observation_spec, self._action_spec = specs[0]
 
   def single_observation_spec(self) -> types.SpecsTree:
@@ -137,10 +138,6 @@ class WorkerEnvironment(base.Environment):
   def close(self) -> None:
     """Ends the processes."""
     self._finalizer()
-
-  @property
-  def _num(self) -> int:
-    return len(self._workers)
 
   def _ask_all(self, method: str, arguments: Sequence[Any]) -> list[Any]:
     """Sends a request to every worker, then waits for all answers."""

@@ -1,0 +1,144 @@
+"""gymnax environments, `gymnax:<id>`, on the device.
+
+  env = registry.get_environment('gymnax:Breakout-MinAtar', batch_size=8)
+
+They are pure functions, so acting in them is compiled together with learning.
+Time limits end an episode like all others; `truncated` of the timestep tells
+them apart.
+"""
+
+import dataclasses
+from typing import Any
+
+import chex
+import dm_env
+import gymnax
+from gymnax.environments import spaces
+import jax
+import jax.numpy as jnp
+from ml_collections import config_dict
+import numpy as np
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.environments import base
+
+
+def get_config(name: str) -> config_dict.ConfigDict:
+  """The environment's own parameters, those that are single numbers."""
+  _, params = _make(name)
+  numbers = {
+    field.name: getattr(params, field.name)
+    for field in dataclasses.fields(params)
+    if isinstance(getattr(params, field.name), bool | int | float)
+  }
+  return config_dict.ConfigDict(dict(params=numbers))
+
+
+def build(
+  name: str, batch_size: int, settings: config_dict.ConfigDict
+) -> base.Environment:
+  """Builds B streams.
+
+  Args:
+    name: an id of `gymnax.registered_envs`, with discrete actions.
+    batch_size: B.
+    settings: see `get_config`.
+
+  Returns:
+    The environment.
+  """
+  env, params = _make(name)
+  params = params.replace(**settings.params.to_dict())
+  return GymnaxEnvironment(env, params, batch_size, f'gymnax:{name}')
+
+
+class GymnaxEnvironment(base.Environment):
+  """B streams of a gymnax environment, which resets itself as ours do."""
+
+  is_jittable = True
+
+  def __init__(self, env: Any, params: Any, batch_size: int, name: str):
+    """Wraps an environment.
+
+    Args:
+      env: with the interface of `gymnax.environments.environment.Environment`.
+      params: its parameters.
+      batch_size: B.
+      name: for messages.
+    """
+    super().__init__(batch_size)
+    space = env.action_space(params)
+    if not isinstance(space, spaces.Discrete):
+      raise ValueError(
+        f'{name} has actions {type(space).__name__}: only discrete actions are '
+        'supported'
+      )
+    self._num_actions = int(space.n)
+    self._env = env
+    self._params = params
+    observation_space = env.observation_space(params)
+    self._num_classes = None
+    if isinstance(observation_space, spaces.Discrete):
+      self._num_classes = int(observation_space.n)
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """`{'observation': ...}`, though timesteps carry the bare observation."""
+    _, timestep = jax.eval_shape(self._reset_stream, jax.random.PRNGKey(0))
+    return {'observation': timestep.observation}
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Actions 0..n-1."""
+    return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
+
+  def reset(self, rng: chex.PRNGKey) -> tuple[Any, types.EnvironmentTimestep]:
+    """Starts every stream anew; `rng` is split into one key per stream."""
+    return jax.vmap(self._reset_stream)(jax.random.split(rng, self.batch_size))
+
+  def step(
+    self, states: Any, actions: types.Array
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Advances every stream, starting a new episode where one ends."""
+    return jax.vmap(self._step_stream)(states, actions)
+
+  def _reset_stream(
+    self, rng: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    rng, reset_rng = jax.random.split(rng)
+    observation, state = self._env.reset(reset_rng, self._params)
+    no = jnp.zeros([], bool)
+    return (rng, state), self._timestep(observation, 0.0, no, no)
+
+  def _step_stream(
+    self, state: Any, action: types.Array
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    rng, env_state = state
+    rng, step_rng = jax.random.split(rng)
+    observation, env_state, reward, terminated, truncated, _ = self._env.step(
+      step_rng, env_state, action, self._params
+    )
+    timestep = self._timestep(observation, reward, terminated, truncated)
+    return (rng, env_state), timestep
+
+  def _timestep(
+    self, observation: Any, reward: Any, terminated: Any, truncated: Any
+  ) -> types.EnvironmentTimestep:
+    if self._num_classes is not None:
+      observation = jax.nn.one_hot(observation, self._num_classes)
+    is_last = jnp.logical_or(terminated, truncated)
+    step_type = jnp.where(
+      is_last, int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
+    )
+    return types.EnvironmentTimestep(
+      observation=observation,
+      step_type=step_type.astype(jnp.int32),
+      reward=jnp.asarray(reward, jnp.float32),
+      truncated=jnp.logical_and(truncated, jnp.logical_not(terminated)),
+    )
+
+
+def _make(name: str) -> tuple[Any, Any]:
+  utils.lookup(
+    dict.fromkeys(gymnax.registered_envs), name, 'gymnax environment'
+  )
+  return gymnax.make(name)
