@@ -19,6 +19,7 @@ from disco_rl import settings
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import nets
+from disco_rl.update_rules import base
 from disco_rl.update_rules import registry
 from disco_rl.value_fns import value_fn
 
@@ -98,9 +99,7 @@ class Agent:
       self._network.unroll_taken is not None
       and self.update_rule.learns_taken_actions_only
     )
-    self._optimizer = optimizers.clipped_adam(
-      agent_settings.learning_rate, agent_settings.max_abs_update
-    )
+    self._optimizer = optimizers.agent_optimizer(agent_settings)
     self._critic = self._build_critic(agent_settings)
     self._check_network(single_action_spec)
 
@@ -289,15 +288,7 @@ class Agent:
         meta_state.pop('critic'), rollout, agent_out['logits']
       )
 
-    inputs = types.UpdateRuleInputs(
-      observations=rollout.observations,
-      actions=rollout.actions,
-      rewards=rollout.rewards[1:],
-      is_terminal=rollout.discounts[1:] == 0,
-      agent_out=agent_out,
-      behaviour_agent_out=rollout.agent_outs,
-      value_out=value_out,
-    )
+    inputs = base.inputs_from_rollout(rollout, agent_out, value_out)
     meta_out, new_meta_state = self.update_rule.unroll_meta_net(
       update_rule_params,
       params,
@@ -305,21 +296,12 @@ class Agent:
       meta_state,
       inputs,
       self._hyper_params,
-      self._unroll_fn(rollout),
+      base.with_first_reset(self._network.unroll, rollout),
       rng,
       self._batch_axis_name,
     )
 
-    # A step with discount 0 shows the first observation of a new episode, but
-    # counts as the end of the old one: as published, it carries no loss.
-    mask = jnp.asarray(rollout.discounts[:-1] > 0, jnp.float32)
-    num_steps = jnp.sum(mask)
-    if self._batch_axis_name is not None:
-      # So that the average of the shards' gradients is that of one big batch,
-      # also where their numbers of masked steps differ.
-      num_steps = jax.lax.pmean(num_steps, self._batch_axis_name)
-    mask_weights = mask / (num_steps + 1e-8)
-
+    mask_weights = base.step_weights(rollout.discounts, self._batch_axis_name)
     # The targets are constants of this gradient.
     if is_meta_training and self._mixed_mode:
       grads, (total_loss, log) = mixed_mode.gradient(self._loss_of_params)(
@@ -461,24 +443,3 @@ class Agent:
     return self._network.init(
       rng, self._dummy_observations(batch_size), jnp.zeros(batch_size, bool)
     )
-
-  def _unroll_fn(self, rollout: types.ActorRollout) -> types.AgentUnrollFn:
-    """The unroll function a rule is given for this rollout.
-
-    A rule does not see whether the *first* step of a rollout begins an episode
-    (`should_reset_mask_fwd` starts with False), but a network with memory must
-    be reset there too.
-    """
-
-    def unroll(
-      params: types.AgentParams,
-      state: types.HaikuState,
-      observations: Any,
-      should_reset: types.Array,
-    ) -> tuple[types.AgentOuts, types.HaikuState]:
-      first = jnp.logical_or(should_reset[0], rollout.discounts[0] == 0)
-      return self._network.unroll(
-        params, state, observations, jnp.asarray(should_reset).at[0].set(first)
-      )
-
-    return unroll

@@ -32,6 +32,9 @@ class Config:
     replay_ratio: how often a trajectory is learned from, on average. That many
       times fewer environments than `batch_size` act. With 1 there is no replay:
       each batch is the rollout just made.
+    replay_fraction: how much of each batch is replayed, instead of
+      `replay_ratio`: the rest is the rollout just made, and that many
+      environments act. None to replay all of it.
     replay_capacity: trajectories kept.
     min_replay_size: trajectories needed before learning begins; None for one
       batch.
@@ -40,6 +43,7 @@ class Config:
   batch_size: int = 64
   rollout_length: int = 29
   replay_ratio: int = 32
+  replay_fraction: float | None = None
   replay_capacity: int = 1024
   min_replay_size: int | None = None
 
@@ -51,7 +55,12 @@ class Config:
         raise ValueError(
           f'{name} must be at least {least}, got {getattr(self, name)}'
         )
-    if self.batch_size % self.replay_ratio:
+    if self.replay_fraction is not None:
+      if not 0 <= self.replay_fraction < 1:
+        raise ValueError(
+          f'replay_fraction must be in [0, 1), got {self.replay_fraction}'
+        )
+    elif self.batch_size % self.replay_ratio:
       raise ValueError(
         f'batch_size ({self.batch_size}) must be a multiple of replay_ratio '
         f'({self.replay_ratio}): their quotient is the number of environments'
@@ -80,15 +89,23 @@ class Config:
     """
     if num_devices < 1 or self.num_envs % num_devices:
       raise ValueError(
-        f'{self.num_envs} environments (batch_size {self.batch_size} / '
-        f'replay_ratio {self.replay_ratio}) cannot be spread over '
-        f'{num_devices} devices: their number must be a multiple of the '
-        'number of devices. Use fewer devices, a larger batch_size or a '
-        'smaller replay_ratio'
+        f'{self.num_envs} environments (of a batch_size of {self.batch_size}, '
+        f'most is replayed) cannot be spread over {num_devices} devices: their '
+        'number must be a multiple of the number of devices. Use fewer '
+        'devices, a larger batch_size or a smaller replay_ratio'
       )
+    fraction = self.replay_fraction
+    if fraction is not None:
+      if self.batch_size % num_devices:
+        raise ValueError(
+          f'a batch_size of {self.batch_size} cannot be spread over '
+          f'{num_devices} devices'
+        )
+      fraction = 1 - self.num_envs / self.batch_size  # Without rounding.
     return dataclasses.replace(
       self,
       batch_size=self.batch_size // num_devices,
+      replay_fraction=fraction,
       replay_capacity=self.replay_capacity // num_devices,
       min_replay_size=-(-self.first_fill // num_devices),
     )
@@ -96,7 +113,16 @@ class Config:
   @property
   def num_envs(self) -> int:
     """How many environments act."""
+    if self.replay_fraction is not None:
+      return max(1, round(self.batch_size * (1 - self.replay_fraction)))
     return self.batch_size // self.replay_ratio
+
+  @property
+  def num_replayed(self) -> int:
+    """How many trajectories of a batch come from the replay."""
+    if self.replay_fraction is None:
+      return self.batch_size
+    return self.batch_size - self.num_envs
 
   @property
   def env_steps(self) -> int:
@@ -113,6 +139,8 @@ class Config:
   @property
   def on_policy(self) -> bool:
     """Whether there is no replay."""
+    if self.replay_fraction is not None:
+      return self.num_replayed == 0
     return self.replay_ratio == 1
 
   @property
@@ -285,13 +313,14 @@ class Experiment:
       )
       return new_learner, {**log, 'first_bad': first_bad}
 
+    rollout = _without_later_states(rollout)
     buffer = state.buffer
     if buffer is None:
       learner, log = learn(state.learner, rollout)
     else:
       buffer = replay.add(buffer, rollout)
       learner, log = self._learn_from_replay(
-        learn, state, buffer, self._own(sample_rng)
+        learn, state, rollout, buffer, self._own(sample_rng)
       )
 
     new_state = state._replace(
@@ -306,15 +335,22 @@ class Experiment:
     self,
     learn: Callable[..., tuple[agent_lib.LearnerState, types.LogDict]],
     state: ExperimentState,
+    fresh: types.ActorRollout,
     buffer: replay.ReplayState,
     rng: chex.PRNGKey,
   ) -> tuple[agent_lib.LearnerState, types.LogDict]:
     """Learns from a sampled batch, once there is enough to sample from."""
+    num_replayed = self._config.num_replayed
 
     def learn_from_sample(
       learner: agent_lib.LearnerState,
     ) -> tuple[agent_lib.LearnerState, types.LogDict]:
-      return learn(learner, replay.sample(buffer, rng, self._config.batch_size))
+      batch = replay.sample(buffer, rng, num_replayed)
+      if num_replayed < self._config.batch_size:
+        batch = jax.tree.map(
+          lambda *xs: jnp.concatenate(xs, axis=1), fresh, batch
+        )
+      return learn(learner, batch)
 
     def wait(
       learner: agent_lib.LearnerState,
@@ -351,7 +387,7 @@ class Experiment:
       actor.net_state,
     )
     stacked = utils.tree_stack([step] * self._config.rollout_length)
-    return types.ActorRollout.from_timestep(stacked)
+    return _without_later_states(types.ActorRollout.from_timestep(stacked))
 
 
 def name_of_bad(
@@ -374,6 +410,11 @@ def name_of_bad(
   leaves = jax.tree_util.tree_leaves_with_path((log, learner))
   path, _ = leaves[first_bad]
   return jax.tree_util.keystr(path[1:], simple=True, separator='/')
+
+
+def _without_later_states(rollout: types.ActorRollout) -> types.ActorRollout:
+  """Of a network's states only the first is needed; it keeps its time axis."""
+  return rollout.replace(states=jax.tree.map(lambda x: x[:1], rollout.states))
 
 
 def _first_not_finite(tree: Any) -> jax.Array:

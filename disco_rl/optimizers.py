@@ -5,7 +5,10 @@ from typing import Any
 import jax
 from jax import ad_checkpoint
 import jax.numpy as jnp
+from ml_collections import config_dict
 import optax
+
+from disco_rl import utils
 
 # The derivative of an update in the gradient it is made of.
 SLOPE = 'optimizer_slope'
@@ -50,51 +53,122 @@ def scale_by_adam_sg_denom(
 
 
 def clipped_adam(
-  learning_rate: float, max_abs_update: float
+  learning_rate: optax.ScalarOrSchedule,
+  max_abs_update: float,
+  weight_decay: float = 0.0,
 ) -> optax.GradientTransformation:
   """The optimiser of agents and critics.
 
   It is `scale_by_adam_sg_denom`, then an element-wise clip, then
-  `-learning_rate`, as one function: what the backward pass through an update
-  needs is then one number per parameter, the slope, which has a name. A
-  `jax.checkpoint` that saves `SLOPE` need not compute the gradient again.
+  `-learning_rate`, with the first two as one function: what the backward pass
+  through them needs is then one number per parameter, the slope, which has a
+  name. A `jax.checkpoint` that saves `SLOPE` need not compute the gradient
+  again.
 
   Args:
-    learning_rate: step size.
+    learning_rate: step size, or a function from the number of updates to it.
     max_abs_update: element-wise bound on the scaled gradient, applied before
       the learning rate.
+    weight_decay: this times the parameters is added to what was clipped
+      (https://arxiv.org/abs/1711.05101).
 
   Returns:
-    The optimiser, with the state of those three chained.
+    The optimiser, with the state of those transformations chained.
   """
   b1, b2, eps = 0.9, 0.999, 1e-8
-  rest = optax.chain(optax.clip(max_abs_update), optax.scale(-learning_rate))
+  clip = optax.clip(max_abs_update)
+  parts = [optax.scale_by_learning_rate(learning_rate)]
+  if weight_decay:
+    parts.insert(0, optax.add_decayed_weights(weight_decay))
+  rest = optax.chain(*parts)
 
   def init_fn(params: optax.Params) -> tuple[Any, ...]:
-    return (_init_moments(params), *rest.init(params))
+    return (_init_moments(params), clip.init(params), *rest.init(params))
 
   def update_fn(
     updates: optax.Updates, state: Any, params: optax.Params | None = None
   ) -> tuple[optax.Updates, tuple[Any, ...]]:
-    moments, *rest_state = state
+    moments, clip_state, *rest_state = state
     moments = _update_moments(updates, moments, b1, b2)
     numerators, denominators = _corrected(moments, b1, b2, eps)
 
     def step(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
-      def scaled(x: jax.Array) -> jax.Array:
-        return rest.update(x / denominator, tuple(rest_state), params)[0]
-
       fixed = jax.lax.stop_gradient(numerator)
-      update, pullback = jax.vjp(scaled, fixed)
+      update, pullback = jax.vjp(
+        lambda x: clip.update(x / denominator, clip_state)[0], fixed
+      )
       (slope,) = pullback(jnp.ones_like(update))
       slope = ad_checkpoint.checkpoint_name(slope, SLOPE)
       # Adds zero; its derivative is the slope's.
       return update + slope * (numerator - fixed)
 
-    new_updates = jax.tree.map(step, numerators, denominators)
-    return new_updates, (moments, *rest_state)
+    updates = jax.tree.map(step, numerators, denominators)
+    updates, rest_state = rest.update(updates, tuple(rest_state), params)
+    return updates, (moments, clip_state, *rest_state)
 
   return optax.GradientTransformation(init_fn, update_fn)
+
+
+SCHEDULES = ('constant', 'cosine')
+
+
+def learning_rate_schedule(
+  learning_rate: float,
+  schedule: str = 'constant',
+  warmup_updates: int = 0,
+  total_updates: int = 0,
+) -> optax.ScalarOrSchedule:
+  """The step size along an agent's life.
+
+  Args:
+    learning_rate: its highest value.
+    schedule: `'constant'`, or `'cosine'` for a decay to zero.
+    warmup_updates: over which it rises from zero.
+    total_updates: after which a cosine is at zero; not used by the others.
+
+  Returns:
+    A number where it never changes, else a function of the number of updates.
+  """
+  utils.lookup(dict.fromkeys(SCHEDULES), schedule, 'schedule')
+  if warmup_updates < 0:
+    raise ValueError(f'warmup_updates must be >= 0, got {warmup_updates}')
+  if schedule == 'cosine':
+    if total_updates <= warmup_updates:
+      raise ValueError(
+        f'a cosine schedule needs more updates in all ({total_updates}) than '
+        f'for its warm-up ({warmup_updates})'
+      )
+    return optax.warmup_cosine_decay_schedule(
+      0.0 if warmup_updates else learning_rate,
+      learning_rate,
+      warmup_updates,
+      total_updates,
+    )
+  if warmup_updates:
+    return optax.linear_schedule(0.0, learning_rate, warmup_updates)
+  return learning_rate
+
+
+def agent_optimizer(
+  agent_settings: config_dict.ConfigDict,
+) -> optax.GradientTransformation:
+  """The optimiser that an agent's settings describe.
+
+  Args:
+    agent_settings: `learning_rate` and `max_abs_update`; and perhaps a group
+      `optimizer` with `weight_decay` and the arguments of
+      `learning_rate_schedule`.
+
+  Returns:
+    The optimiser.
+  """
+  more = dict(agent_settings.get('optimizer', None) or {})
+  weight_decay = more.pop('weight_decay', 0.0)
+  return clipped_adam(
+    learning_rate_schedule(agent_settings.learning_rate, **more),
+    agent_settings.max_abs_update,
+    weight_decay,
+  )
 
 
 def _init_moments(params: optax.Params) -> optax.ScaleByAdamState:

@@ -8,13 +8,15 @@ All three are pure and can be compiled; with the buffer donated, adding changes
 it in place.
 """
 
-from typing import NamedTuple
+import os
+from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 
 from disco_rl import types
+from disco_rl import utils
 
 
 class ReplayState(NamedTuple):
@@ -41,11 +43,13 @@ def init(rollout: types.ActorRollout, capacity: int) -> ReplayState:
       f'the replay capacity must be a multiple of the {batch_size} '
       f'trajectories of a rollout, got {capacity}'
     )
+  specs = jax.tree.map(
+    lambda x: types.ArraySpec((capacity, x.shape[0], *x.shape[2:]), x.dtype),
+    rollout,
+  )
+  _check_fits(specs, capacity)
   return ReplayState(
-    data=jax.tree.map(
-      lambda x: jnp.zeros((capacity, x.shape[0], *x.shape[2:]), x.dtype),
-      rollout,
-    ),
+    data=utils.zeros_like_spec(specs),
     num_added=jnp.zeros([], jnp.int32),
   )
 
@@ -94,3 +98,20 @@ def sample(
   return jax.tree.map(
     lambda x: jnp.swapaxes(jnp.take(x, rows, axis=0), 0, 1), buffer.data
   )
+
+
+def _check_fits(specs: Any, capacity: int) -> None:
+  """Refuses what is larger than the memory of this machine.
+
+  Accelerators tell by themselves; a host would swap, or kill the process much
+  later.
+  """
+  if jax.default_backend() != 'cpu' or not hasattr(os, 'sysconf'):
+    return
+  needed = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(specs))
+  available = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  if needed > available:
+    raise ValueError(
+      f'a replay of {capacity} trajectories needs {needed / 1e9:.1f} GB, but '
+      f'this machine has {available / 1e9:.1f} GB: make replay_capacity smaller'
+    )

@@ -167,6 +167,11 @@ class RunFolder:
         path.unlink(missing_ok=True)
 
 
+def as_file_name(name: str) -> str:
+  """A name that may stand in a path, e.g. of an environment."""
+  return name.replace(':', '_').replace('/', '_')
+
+
 def holds_run(path: str | os.PathLike[str]) -> bool:
   """Whether a folder holds a run."""
   return (pathlib.Path(path) / 'config.json').exists()

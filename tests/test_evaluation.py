@@ -8,6 +8,7 @@ import pytest
 from disco_rl import acting
 from disco_rl import episode_returns
 from disco_rl import experiment
+from disco_rl import population as population_lib
 from disco_rl import replay
 from disco_rl import types
 from disco_rl.environments import registry
@@ -209,3 +210,67 @@ def test_environment_of_another_size_is_refused():
   an_agent = small.make_agent('actor_critic')
   with pytest.raises(ValueError, match='has 3 streams'):
     experiment.Experiment(an_agent, env, experiment.Config())
+
+
+def test_a_fraction_of_every_batch_is_fresh(monkeypatch):
+  """The rollout just made comes first, the rest from the replay."""
+  sizes = dict(batch_size=8, replay_fraction=0.7, replay_capacity=16)
+  config = experiment.Config(**{**small.SIZES, **sizes})
+  assert (config.num_envs, config.num_replayed) == (2, 6)
+  own = config.per_device(2)
+  assert (own.num_envs, own.num_replayed) == (1, 3)
+  population, eta = small.make_population(**sizes)
+  seen = []
+  learner_step = type(population.agent).learner_step
+
+  def spy(self, rng, rollout, *args, **kwargs):
+    seen.append(rollout.rewards.shape)
+    jax.debug.callback(
+      lambda x, y: batches.append((x, y)), rollout.logits, rollout.rewards
+    )
+    return learner_step(self, rng, rollout, *args, **kwargs)
+
+  batches = []
+  monkeypatch.setattr(type(population.agent), 'learner_step', spy)
+  state = population.init()
+  state, metrics = population.run(eta, state, 6)
+  jax.effects_barrier()
+  assert set(seen) == {(6, 8)}
+  assert np.isfinite(metrics['total_loss'][config.num_warm_up :]).all()
+  stored = np.asarray(state.buffer.data.logits)[0]  # [capacity, T+1, A]
+  # The last batch begins with the two trajectories stored last.
+  last = int(state.buffer.num_added)
+  fresh = np.moveaxis(batches[-1][0][:, :2], 1, 0)
+  np.testing.assert_array_equal(fresh, stored[last - 2 : last])
+
+
+def test_replay_keeps_only_the_first_state_of_a_memory():
+  config = small.settings('actor_critic')
+  with config.unlocked():
+    config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
+  population = population_lib.Population(
+    registry.environment_fn('catch', rows=5, columns=4),
+    config,
+    experiment.Config(**small.SIZES),
+    devices=jax.devices()[:1],
+  )
+  state, metrics = population.run({}, population.init(), 6)
+  assert np.isfinite(metrics['total_loss'][-1]).all()
+  states = jax.tree.leaves(state.buffer.data.states)
+  assert {x.shape for x in states} == {(1, 16, 1, 4)}
+  # Those of later rollouts are not zero: they go on where the last one ended.
+  assert any(np.abs(x[0, 2:12]).max() > 0 for x in states)
+
+
+def test_a_replay_larger_than_the_memory_is_refused():
+  spec = lambda *shape: types.ArraySpec((29, 2, *shape), jnp.float32)
+  rollout = types.ActorRollout(
+    observations=spec(84, 84, 4),
+    states=None,
+    **{
+      name: spec()
+      for name in ('actions', 'rewards', 'discounts', 'agent_outs', 'logits')
+    },
+  )
+  with pytest.raises(ValueError, match=r'needs 65\d\d+.* GB'):
+    replay.init(rollout, 2 * 10**6)

@@ -27,8 +27,10 @@ from disco_rl import checkpoint
 from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import metrics_table
+from disco_rl import network_settings
 from disco_rl import plots
 from disco_rl import population as population_lib
+from disco_rl import presets
 from disco_rl import progress
 from disco_rl import rule_choice
 from disco_rl import rule_params
@@ -38,7 +40,9 @@ from disco_rl.cli import eval_config
 from disco_rl.cli import interrupts
 from disco_rl.cli import run_config
 from disco_rl.cli import tables
+from disco_rl.environments import factories
 from disco_rl.environments import registry
+from disco_rl.networks import cores
 
 HELP = 'train fresh agents with a rule'
 
@@ -87,6 +91,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='over how many devices to spread each batch (default: as many as the '
     'environments can be spread over)',
   )
+  add(
+    '--net',
+    help=f'network: {", ".join(network_settings.known_names())} (default: what '
+    'suits the environment)',
+  )
+  add('--core', help=f'memory of the network: {", ".join(cores.CORES)}')
+  add(
+    '--preset',
+    help='settings of a published evaluation: '
+    f'{", ".join(presets.PRESETS)}. They are those of large machines',
+  )
+  add(
+    '--use',
+    action='append',
+    metavar='MODULE',
+    help='import a module of yours first, which may register environments, '
+    'torsos and cores. May be repeated',
+  )
   run_config.add_run_arguments(
     parser, 'agent.learning_rate=3e-4, env.rows=5, experiment.replay_ratio=8'
   )
@@ -108,6 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _start(arguments: argparse.Namespace) -> _Plan | None:
   """Prepares a new run; None if it is not to be made."""
   asked = run_config.from_arguments(arguments, eval_config.DEFAULTS)
+  factories.import_modules(asked['use'])
   registry.default_settings(asked['env'])  # A wrong name is told first.
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
@@ -124,7 +147,8 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     print(json.dumps(config, indent=2))
     return None
   out = arguments.out or run_folder.first_free(
-    pathlib.Path('runs') / f'{asked["env"]}-{rule.name}'
+    pathlib.Path('runs')
+    / run_folder.as_file_name(f'{asked["env"]}-{rule.name}')
   )
   folder = run_folder.RunFolder.create(out, config, arguments.overwrite)
   if eta:
@@ -154,7 +178,8 @@ def _restore(folder: run_folder.RunFolder, steps: int | None) -> _Plan:
   config = folder.config
   if config.get('command') != 'eval':
     raise errors.UsageError(f'{folder.path} is not a run of disco-rl eval')
-  asked = dict(config['asked'])
+  asked = {**eval_config.DEFAULTS, **config['asked']}
+  factories.import_modules(asked['use'])
   if steps is not None:
     asked['steps'] = steps
   settings = eval_config.resolve(asked, config['update_rule'])

@@ -7,6 +7,8 @@ from ml_collections import config_dict
 
 from disco_rl import evaluation
 from disco_rl import experiment
+from disco_rl import network_settings
+from disco_rl import presets
 from disco_rl.cli import overrides
 from disco_rl.cli import run_config
 from disco_rl.environments import registry
@@ -19,6 +21,10 @@ DEFAULTS: dict[str, Any] = dict(
   seed=0,
   num_seeds=1,
   devices=0,
+  net=None,
+  core=None,
+  preset=None,
+  use=[],
   set=[],
 )
 
@@ -46,7 +52,23 @@ def resolve(asked: dict[str, Any], update_rule: str) -> config_dict.ConfigDict:
       agent=evaluation.default_agent_settings(update_rule),
     )
   )
+  with config.agent.unlocked():
+    config.agent.optimizer = dict(
+      schedule='constant', warmup_updates=0, total_updates=0, weight_decay=0.0
+    )
+  preset = asked['preset']
+  if preset is not None:
+    presets.apply(config, preset)
+  network = (
+    asked['net']
+    or (preset and presets.PRESETS[preset].network)
+    or registry.suggested_network(asked['env'])
+  )
+  network_settings.choose(config.agent, network, asked['core'])
   overrides.apply(config, asked['set'])
+  optimizer = config.agent.optimizer
+  if optimizer.schedule == 'cosine' and not optimizer.total_updates:
+    optimizer.total_updates = config.steps
   run_config.check_at_least(
     config,
     dict(steps=1, num_seeds=1, devices=0, chunk_size=1, checkpoint_every=1),

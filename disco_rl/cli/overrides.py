@@ -27,6 +27,9 @@ def apply(config: config_dict.ConfigDict, assignments: Iterable[str]) -> None:
     for i, parent in enumerate(parents):
       node = _child(node, parent, '.'.join(parents[:i]))
     old = _child(node, name, '.'.join(parents))
+    if isinstance(old, config_dict.ConfigDict) and not old:
+      node[name] = _parse_group(text.strip(), path)
+      continue
     if isinstance(old, config_dict.ConfigDict) or dataclasses.is_dataclass(old):
       names = list(getattr(old, 'keys', list)())
       inner = f': {", ".join(names)}' if names else ''
@@ -75,6 +78,19 @@ def parse(text: str, like: Any, name: str) -> Any:
       raise errors.UsageError(f'{name} is a list like {like}, got {text!r}')
     return tuple(items)
   return None if value == 'None' else value
+
+
+def _parse_group(text: str, name: str) -> config_dict.ConfigDict:
+  """A group that is empty by default, such as arguments of somebody's own."""
+  try:
+    value = ast.literal_eval(text)
+  except (SyntaxError, ValueError):
+    value = None
+  if not isinstance(value, dict) or not all(isinstance(k, str) for k in value):
+    raise errors.UsageError(
+      f"{name} is a group of settings like {{'a': 1}}, got {text!r}"
+    )
+  return config_dict.ConfigDict(value)
 
 
 def to_plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import metrics_table
 from disco_rl import population as population_lib
+from disco_rl import run_folder
 from disco_rl import types
 from disco_rl.environments import registry
 
@@ -66,7 +67,7 @@ class RuleTrial:
 
 def trial_path(folder: pathlib.Path, env: str) -> pathlib.Path:
   """Where a run keeps the trials in an environment."""
-  return folder / f'trials_{env.replace(":", "_").replace("/", "_")}.csv'
+  return folder / f'trials_{run_folder.as_file_name(env)}.csv'
 
 
 def best_score(folder: pathlib.Path, envs: list[str]) -> float:

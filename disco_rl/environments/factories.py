@@ -1,6 +1,6 @@
 """Functions of other people's modules, by name: `package.module:function`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 import importlib
 import os
 import sys
@@ -21,9 +21,7 @@ def find(name: str) -> Callable[..., Any] | None:
   module_name, separator, attribute = name.partition(':')
   if not separator or not attribute.isidentifier():
     return None
-  if os.getcwd() not in sys.path:
-    # As `python -m` does: a command is not run from one's own script.
-    sys.path.append(os.getcwd())
+  _see_current_folder()
   try:
     module = importlib.import_module(module_name)
   except ModuleNotFoundError as error:
@@ -32,3 +30,24 @@ def find(name: str) -> Callable[..., Any] | None:
     raise
   function = getattr(module, attribute, None)
   return function if callable(function) else None
+
+
+def import_modules(names: Iterable[str]) -> None:
+  """Imports modules for what they register.
+
+  Args:
+    names: e.g. `my_package.environments`, or that of a file in the current
+      folder.
+  """
+  _see_current_folder()
+  for name in names:
+    try:
+      importlib.import_module(name)
+    except ImportError as error:
+      raise ValueError(f'cannot import {name}: {error}') from error
+
+
+def _see_current_folder() -> None:
+  """As `python -m` does: a command is not run from one's own script."""
+  if os.getcwd() not in sys.path:
+    sys.path.append(os.getcwd())

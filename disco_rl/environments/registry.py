@@ -9,7 +9,7 @@ there, e.g. `gym:CartPole-v1`. Your own, in two lines:
   evaluation.evaluate('maze', eta)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
 import importlib
 import importlib.util
@@ -46,12 +46,15 @@ class Family:
     usage: how a name is written, for messages.
     package: which must be installed, None for nothing.
     extra: of this library that installs it.
+    networks: end of a name to the network that suits it, see
+      `network_settings.py`.
   """
 
   module: str
   usage: str
   package: str | None = None
   extra: str | None = None
+  networks: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 ENVIRONMENTS: dict[str, Entry] = {
@@ -64,8 +67,20 @@ ENVIRONMENTS: dict[str, Entry] = {
 _HERE = 'disco_rl.environments'
 FAMILIES: dict[str, Family] = {
   'gym': Family(f'{_HERE}.gymnasium_env', 'gym:<id>', 'gymnasium', 'gym'),
-  'gymnax': Family(f'{_HERE}.gymnax_env', 'gymnax:<id>', 'gymnax', 'gymnax'),
-  'atari': Family(f'{_HERE}.atari_env', 'atari:<Game>', 'ale_py', 'atari'),
+  'gymnax': Family(
+    f'{_HERE}.gymnax_env',
+    'gymnax:<id>',
+    'gymnax',
+    'gymnax',
+    networks={'-MinAtar': 'conv'},
+  ),
+  'atari': Family(
+    f'{_HERE}.atari_env',
+    'atari:<Game>',
+    'ale_py',
+    'atari',
+    networks={'': 'residual'},
+  ),
   'dm': Family(f'{_HERE}.dm_env_env', 'dm:<module>:<factory>'),
 }
 
@@ -99,6 +114,24 @@ def register(
 def known_names() -> list[str]:
   """All names, and how those of other packages are written."""
   return [*ENVIRONMENTS, *(family.usage for family in FAMILIES.values())]
+
+
+def suggested_network(name: str) -> str | None:
+  """The network that suits an environment's observations.
+
+  Args:
+    name: see `known_names`.
+
+  Returns:
+    A name of `network_settings.py`, or None where any may do.
+  """
+  prefix, _, inner_name = name.partition(':')
+  if prefix not in FAMILIES:
+    return None
+  networks = FAMILIES[prefix].networks
+  return next(
+    (n for end, n in networks.items() if inner_name.endswith(end)), None
+  )
 
 
 def default_settings(name: str) -> config_dict.ConfigDict:

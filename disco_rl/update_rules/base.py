@@ -228,3 +228,82 @@ class UpdateRule(abc.ABC):
           f'rollout.agent_out[{name!r}] must be [T+1, B] + '
           f'{list(spec.shape)}, got shape {given[name]}'
         )
+
+
+def inputs_from_rollout(
+  rollout: types.ActorRollout,
+  agent_out: types.AgentOuts,
+  value_out: types.ValueOuts | None = None,
+) -> types.UpdateRuleInputs:
+  """What a rule sees of what an agent did.
+
+  Args:
+    rollout: leaves [T+1, B, ...].
+    agent_out: the network's outputs with its parameters of now, [T+1, B, ...].
+    value_out: of a critic, if there is one.
+
+  Returns:
+    The inputs; the behaviour's outputs are those of the rollout.
+  """
+  return types.UpdateRuleInputs(
+    observations=rollout.observations,
+    actions=rollout.actions,
+    rewards=rollout.rewards[1:],
+    is_terminal=rollout.discounts[1:] == 0,
+    agent_out=agent_out,
+    behaviour_agent_out=rollout.agent_outs,
+    value_out=value_out,
+  )
+
+
+def step_weights(discounts: types.Array, axis_name: Any | None) -> jax.Array:
+  """The weight of every step in an agent's loss.
+
+  A step with discount 0 shows the first observation of a new episode, but
+  counts as the end of the old one: as published, it carries no loss.
+
+  Args:
+    discounts: [T+1, B].
+    axis_name: over which the batch is spread, or None.
+
+  Returns:
+    [T, B]; their sum is 1, or its average over the axis is.
+  """
+  mask = jnp.asarray(discounts[:-1] > 0, jnp.float32)
+  num_steps = jnp.sum(mask)
+  if axis_name is not None:
+    # So that the average of the shards' gradients is that of one big batch,
+    # also where their numbers of masked steps differ.
+    num_steps = jax.lax.pmean(num_steps, axis_name)
+  return mask / (num_steps + 1e-8)
+
+
+def with_first_reset(
+  unroll_fn: types.AgentUnrollFn, rollout: types.ActorRollout
+) -> types.AgentUnrollFn:
+  """The unroll function a rule is given for one rollout.
+
+  A rule does not see whether the *first* step of a rollout begins an episode
+  (`should_reset_mask_fwd` starts with False), but a network with memory must be
+  reset there too.
+
+  Args:
+    unroll_fn: the network's.
+    rollout: leaves [T+1, B, ...].
+
+  Returns:
+    A function of the same arguments.
+  """
+
+  def unroll(
+    params: types.AgentParams,
+    state: types.HaikuState,
+    observations: Any,
+    should_reset: types.Array,
+  ) -> tuple[types.AgentOuts, types.HaikuState]:
+    first = jnp.logical_or(should_reset[0], rollout.discounts[0] == 0)
+    return unroll_fn(
+      params, state, observations, jnp.asarray(should_reset).at[0].set(first)
+    )
+
+  return unroll

@@ -1,0 +1,87 @@
+"""Networks by one name each, for an agent's settings.
+
+  settings = agent.get_settings_disco()
+  network_settings.choose(settings, 'conv', core='lstm')
+
+What the rule asks of a network (which heads, which action model) stays as the
+settings have it; what comes before that is chosen here.
+"""
+
+from collections.abc import Mapping
+import inspect
+from typing import Any
+
+from ml_collections import config_dict
+
+from disco_rl import utils
+from disco_rl.networks import cores
+from disco_rl.networks import nets
+from disco_rl.networks import torsos
+
+# Besides the torsos themselves: name to torso, its arguments, and the width of
+# the action model.
+PRESETS: Mapping[str, tuple[str, Mapping[str, Any], int]] = {
+  # Of the published Atari agents.
+  'atari': (
+    'residual',
+    dict(channels=(256, 384, 384, 256), dense=(768,)),
+    1024,
+  ),
+}
+
+_OF_ALL_NETWORKS = frozenset(inspect.signature(nets.AgentNet).parameters)
+
+
+def known_names() -> list[str]:
+  """What `choose` takes."""
+  return [*torsos.TORSOS, *PRESETS]
+
+
+def choose(
+  agent_settings: config_dict.ConfigDict,
+  name: str | None = None,
+  core: str | None = None,
+) -> None:
+  """Changes the network of an agent's settings, in place.
+
+  Afterwards all arguments of torso and core are among the settings, at their
+  defaults, and can be changed one by one.
+
+  Args:
+    agent_settings: see `agent.get_settings_disco`.
+    name: a torso (`torsos.TORSOS`) or a preset; None to leave it as it is.
+    core: a memory (`cores.CORES`); None for none.
+  """
+  net_settings = agent_settings.net_settings
+  model_size = None
+  with net_settings.unlocked():
+    args = net_settings.net_args.to_dict()
+    if name is not None:
+      table: dict[str, tuple[str, Any, Any]] = {
+        **{torso: (torso, {}, None) for torso in torsos.TORSOS},
+        **PRESETS,
+      }
+      torso, changes, model_size = utils.lookup(table, name, 'network')
+      kept = {k: v for k, v in args.items() if k in _OF_ALL_NETWORKS}
+      if torso == net_settings.name and not changes:
+        kept = args  # It is that network already.
+      args = {**_defaults(torsos.TORSOS[torso]), **kept, **changes}
+      net_settings.name = torso
+    if core is not None:
+      build = utils.lookup(cores.CORES, core, 'core')
+      args.update(core=core, core_kwargs=_defaults(build))
+    if model_size is not None and args.get('model_kwargs'):
+      args['model_kwargs'] = dict(
+        head_mlp_hiddens=(model_size,), lstm_size=model_size
+      )
+    args.setdefault('precision', 'float32')
+    net_settings.net_args = config_dict.ConfigDict(args)
+
+
+def _defaults(build: Any) -> dict[str, Any]:
+  """The default arguments of a torso or a core."""
+  return {
+    name: parameter.default
+    for name, parameter in inspect.signature(build).parameters.items()
+    if parameter.default is not inspect.Parameter.empty and name != 'name'
+  }

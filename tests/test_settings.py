@@ -1,0 +1,186 @@
+"""Networks, optimisers and presets by name."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from disco_rl import agent
+from disco_rl import experiment
+from disco_rl import network_settings
+from disco_rl import optimizers
+from disco_rl import presets
+from disco_rl import types
+from disco_rl.cli import eval_config
+from tests import golden
+
+# Straight from the table of the published evaluations.
+PUBLISHED = dict(
+  learning_rate=dict(
+    atari=3e-4,
+    crafter=3e-4,
+    dmlab=5e-4,
+    nethack=1e-4,
+    procgen=3e-4,
+    sokoban=3e-4,
+  ),
+  warmup_steps=dict(
+    atari=5e6, crafter=0, dmlab=1e6, nethack=1e7, procgen=1e6, sokoban=0
+  ),
+  weight_decay=dict(
+    atari=0.1, crafter=0.3, dmlab=0.01, nethack=0.03, procgen=0.1, sokoban=0.1
+  ),
+  max_abs_update=dict(
+    atari=1, crafter=1, dmlab=1, nethack=0.3, procgen=1, sokoban=1
+  ),
+  discount=dict(
+    atari=0.997,
+    crafter=0.997,
+    dmlab=0.99,
+    nethack=0.997,
+    procgen=0.997,
+    sokoban=0.997,
+  ),
+  frame_stack=dict(
+    atari=4, crafter=32, dmlab=1, nethack=4, procgen=4, sokoban=4
+  ),
+  batch_size=dict(
+    atari=96, crafter=24, dmlab=96, nethack=96, procgen=192, sokoban=96
+  ),
+  replay_fraction=dict(
+    atari=0.95, crafter=0.99, dmlab=0.9, nethack=0.95, procgen=0.9, sokoban=0.9
+  ),
+  replay_steps=dict(
+    atari=1.76e6,
+    crafter=4e5,
+    dmlab=2.2e5,
+    nethack=1.76e6,
+    procgen=8.8e5,
+    sokoban=8.8e5,
+  ),
+  rollout_length=dict(
+    atari=29, crafter=29, dmlab=100, nethack=29, procgen=29, sokoban=29
+  ),
+)
+
+
+@pytest.mark.parametrize('name', sorted(presets.PRESETS))
+def test_presets_are_as_published_and_make_an_experiment(name):
+  preset = dataclasses.asdict(presets.PRESETS[name])
+  assert preset['schedule'] == ('constant' if name == 'crafter' else 'cosine')
+  for field, values in PUBLISHED.items():
+    assert preset[field] == values[name], field
+  asked = {**eval_config.DEFAULTS, 'preset': name, 'steps': 100_000}
+  config = eval_config.resolve(asked, 'disco')
+  sizes = experiment.Config(**config.experiment)
+  assert (
+    sizes.num_envs
+    == {
+      'atari': 5,
+      'crafter': 1,
+      'dmlab': 10,
+      'nethack': 5,
+      'procgen': 19,
+      'sokoban': 10,
+    }[name]
+  )
+  kept_steps = sizes.replay_capacity * sizes.rollout_length
+  assert 0.99 * preset['replay_steps'] < kept_steps <= preset['replay_steps']
+  warmup = config.agent.optimizer.warmup_updates * sizes.env_steps
+  assert 0 <= warmup - preset['warmup_steps'] < sizes.env_steps
+  assert config.agent.update_rule.value_discount == preset['discount']
+  optimizers.agent_optimizer(config.agent)
+
+
+def test_unknown_presets_are_refused():
+  asked = {**eval_config.DEFAULTS, 'preset': 'atary'}
+  with pytest.raises(ValueError, match='did you mean atari'):
+    eval_config.resolve(asked, 'disco')
+
+
+def test_the_published_atari_network():
+  config = agent.get_settings_disco()
+  network_settings.choose(config, 'atari')
+  image = types.ArraySpec((84, 84, 4), jnp.uint8)
+  spec = types.ActionSpec((), np.int32, 0, 17)
+  an_agent = agent.Agent(
+    single_observation_spec=image,
+    single_action_spec=spec,
+    agent_settings=config,
+    batch_axis_name=None,
+  )
+  state = jax.eval_shape(an_agent.initial_learner_state, jax.random.PRNGKey(0))
+  shapes = {
+    f'{module}/{name}': x.shape
+    for module, params in state.params.items()
+    for name, x in params.items()
+  }
+  convolutions = [s for n, s in shapes.items() if 'conv2_d' in n and len(s) > 1]
+  # Four stages of one convolution and two blocks of two.
+  assert len(convolutions) == 20
+  assert sorted({s[-1] for s in convolutions}) == [256, 384]
+  linear = set(shapes.values())
+  assert (6 * 6 * 256, 768) in linear
+  assert (18 + 1024, 4 * 1024) in linear and (1024, 1024) in linear
+
+
+def test_choosing_a_network_keeps_what_the_rule_needs():
+  config = agent.get_settings_disco()
+  before = config.net_settings.net_args.to_dict()
+  network_settings.choose(config)
+  network_settings.choose(config, 'mlp')
+  after = config.net_settings.net_args.to_dict()
+  assert after == {**before, 'precision': 'float32'}
+  network_settings.choose(config, 'conv', core='lstm')
+  args = config.net_settings.net_args
+  assert args.channels == (16,) and args.core_kwargs.size == 256
+  assert args.model_kwargs.to_dict() == before['model_kwargs']
+  for name, core in (('convv', None), (None, 'lstn')):
+    with pytest.raises(ValueError, match='did you mean'):
+      network_settings.choose(config, name, core)
+
+
+def test_clipped_adam_is_a_chain():
+  """Values and meta-gradients, with a schedule and weight decay, too."""
+  for decay, rate in ((0.0, 0.1), (0.3, optax.linear_schedule(0.1, 0.2, 3))):
+    parts = [optimizers.scale_by_adam_sg_denom(), optax.clip(0.6)]
+    parts += [optax.add_decayed_weights(decay)] if decay else []
+    chain = optax.chain(*parts, optax.scale_by_learning_rate(rate))
+    ours = optimizers.clipped_adam(rate, 0.6, decay)
+    grads = jax.random.normal(jax.random.PRNGKey(0), (4, 5))
+
+    def train(scale, optimizer, grads=grads):
+      params = jnp.arange(5.0)
+      state = optimizer.init(params)
+      for grad in grads:
+        updates, state = optimizer.update(
+          scale * grad + 0.1 * scale**2, state, params
+        )
+        params = optax.apply_updates(params, updates)
+      return jnp.sum(jnp.sin(params)), state
+
+    (value, state), slope = jax.value_and_grad(train, has_aux=True)(0.7, ours)
+    (wanted, wanted_state), wanted_slope = jax.value_and_grad(
+      train, has_aux=True
+    )(0.7, chain)
+    np.testing.assert_allclose(value, wanted, 1e-6)
+    np.testing.assert_allclose(slope, wanted_slope, 1e-5)
+    golden.check_trees_close(state, wanted_state, 1e-6)
+    assert abs(slope) > 1e-3
+
+
+def test_schedules():
+  constant = optimizers.learning_rate_schedule(0.5)
+  assert constant == 0.5
+  warm = optimizers.learning_rate_schedule(0.5, warmup_updates=10)
+  np.testing.assert_allclose([warm(0), warm(5), warm(99)], [0, 0.25, 0.5])
+  cosine = optimizers.learning_rate_schedule(0.5, 'cosine', 10, 110)
+  rates = [float(cosine(i)) for i in (0, 5, 10, 60, 110)]
+  np.testing.assert_allclose(rates, [0, 0.25, 0.5, 0.25, 0], atol=1e-6)
+  with pytest.raises(ValueError, match='more updates in all'):
+    optimizers.learning_rate_schedule(0.5, 'cosine', 10, 10)
+  with pytest.raises(ValueError, match='unknown schedule'):
+    optimizers.learning_rate_schedule(0.5, 'cosin', 10, 10)
