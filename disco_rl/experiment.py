@@ -38,6 +38,9 @@ class Config:
     replay_capacity: trajectories kept.
     min_replay_size: trajectories needed before learning begins; None for one
       batch.
+    overlap_acting: whether environments on the host act while the learner
+      learns, with parameters that are one update old (but for the first
+      iteration of a chunk).
   """
 
   batch_size: int = 64
@@ -46,6 +49,7 @@ class Config:
   replay_fraction: float | None = None
   replay_capacity: int = 1024
   min_replay_size: int | None = None
+  overlap_acting: bool = False
 
   def __post_init__(self) -> None:
     for name, least in dict(

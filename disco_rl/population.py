@@ -139,30 +139,7 @@ class Population:
       state, metrics = self._run(update_rule_params, state, num_iterations)
       return state, {k: v.T for k, v in jax.device_get(metrics).items()}
 
-    all_metrics = []
-    for _ in range(num_iterations):
-      # [K, 3, ...]
-      keys = np.asarray(
-        jax.vmap(lambda key: jax.random.split(key, 3))(state.rng)
-      )
-      actors, rollouts = [], []
-      for k, unroll in enumerate(self._host_unrolls):
-        params = jax.tree.map(lambda x, k=k: x[k], state.learner.params)
-        actor, rollout = unroll(params, state.actor[k], keys[k, 1])
-        actors.append(actor)
-        rollouts.append(rollout)
-      # What goes to the devices does not include the environments.
-      state, metrics = self._learn(
-        update_rule_params,
-        state._replace(rng=keys[:, 0], actor=None),
-        jax.tree.map(lambda *xs: np.stack(xs), *rollouts),
-        keys[:, 2],
-      )
-      state = state._replace(actor=tuple(actors))
-      all_metrics.append(metrics)
-    return state, jax.tree.map(
-      lambda *xs: np.stack(xs), *jax.device_get(all_metrics)
-    )
+    return self._run_on_host(update_rule_params, state, num_iterations)
 
   def to_save(
     self, state: experiment_lib.ExperimentState
@@ -212,6 +189,51 @@ class Population:
     """Frees what environments on the host hold."""
     for env in self._host_envs:
       env.close()
+
+  def _run_on_host(
+    self, eta: types.MetaParams, state: Any, num_iterations: int
+  ) -> tuple[experiment_lib.ExperimentState, dict[str, np.ndarray]]:
+    """`run` with environments on the host."""
+    keys = _next_keys(state.rng)
+    actors, rollouts = self._act_on_host(
+      state.learner.params, state.actor, keys[:, 1]
+    )
+    overlap = self.config.overlap_acting
+    all_metrics = []
+    for i in range(num_iterations):
+      is_last = i == num_iterations - 1
+      if overlap and not is_last:
+        # Copied, since learning uses up the state.
+        params = jax.tree.map(jax.numpy.copy, state.learner.params)
+      # What goes to the devices does not include the environments.
+      state, metrics = self._learn(
+        eta, state._replace(rng=keys[:, 0], actor=None), rollouts, keys[:, 2]
+      )
+      state = state._replace(actor=actors)
+      all_metrics.append(metrics)
+      if is_last:
+        break
+      if not overlap:
+        params = state.learner.params
+      # Calls return before their work is done: what is acted here with the
+      # parameters of before, is acted while the learner learns.
+      keys = _next_keys(keys[:, 0])
+      actors, rollouts = self._act_on_host(params, actors, keys[:, 1])
+    return state, jax.tree.map(
+      lambda *xs: np.stack(xs), *jax.device_get(all_metrics)
+    )
+
+  def _act_on_host(
+    self, params: types.AgentParams, actors: Any, keys: np.ndarray
+  ) -> tuple[tuple[acting.ActorState, ...], types.ActorRollout]:
+    """One rollout of every agent; rollouts with leaves [K, T+1, B, ...]."""
+    new_actors, rollouts = [], []
+    for k, unroll in enumerate(self._host_unrolls):
+      own = jax.tree.map(lambda x, k=k: x[k], params)
+      actor, rollout = unroll(own, actors[k], keys[k])
+      new_actors.append(actor)
+      rollouts.append(rollout)
+    return tuple(new_actors), jax.tree.map(lambda *xs: np.stack(xs), *rollouts)
 
   def _compile(self) -> None:
     """Maps the functions of one agent over seeds, and spreads over devices."""
@@ -309,6 +331,11 @@ class Population:
       lambda spec: jax.sharding.NamedSharding(mesh, spec), self._state_specs
     )
     return jax.device_put(state, shardings)
+
+
+def _next_keys(rng: types.Array) -> np.ndarray:
+  """Keys [K, ...] to [K, 3, ...]: to carry on, to act, to learn."""
+  return np.asarray(jax.vmap(lambda key: jax.random.split(key, 3))(rng))
 
 
 def _split_counters(state: Any) -> tuple[Any, Any]:

@@ -274,3 +274,29 @@ def test_a_replay_larger_than_the_memory_is_refused():
   )
   with pytest.raises(ValueError, match=r'needs 65\d\d+.* GB'):
     replay.init(rollout, 2 * 10**6)
+
+
+def test_overlapped_acting_lags_one_update():
+  """Against a loop that acts with the parameters of one update before."""
+  population, eta = small.make_population(
+    env_name='catch_numpy', replay_ratio=1, overlap_acting=True
+  )
+  state, metrics = population.run(eta, population.init(), 4)
+  other, _ = small.make_population(env_name='catch_numpy', replay_ratio=1)
+  wanted = other.init()
+  old_params = wanted.learner.params
+  for i in range(4):
+    params = jax.tree.map(jnp.copy, wanted.learner.params)
+    keys = population_lib._next_keys(wanted.rng)
+    actors, rollouts = other._act_on_host(old_params, wanted.actor, keys[:, 1])
+    wanted, log = other._learn(
+      eta, wanted._replace(rng=keys[:, 0], actor=None), rollouts, keys[:, 2]
+    )
+    wanted = wanted._replace(actor=actors)
+    np.testing.assert_array_equal(log['total_loss'], metrics['total_loss'][i])
+    old_params = params
+  golden.check_trees_close(
+    jax.device_get(state.learner.params),
+    jax.device_get(wanted.learner.params),
+    0,
+  )

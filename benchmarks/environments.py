@@ -1,0 +1,150 @@
+"""How many steps per second environments make, and whether overlapping pays.
+
+  python -m benchmarks.environments catch gym:CartPole-v1 atari:Pong
+  python -m benchmarks.environments --train gym:CartPole-v1 --rule disco_103
+
+Without `--train`, random actions in a batch of streams: on the device in one
+compiled loop, on the host in this process and in two workers. With it, whole
+training iterations per second, acting after learning and during it.
+"""
+
+import argparse
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import units
+from disco_rl import evaluation
+from disco_rl import experiment
+from disco_rl import huge_pages
+from disco_rl import network_settings
+from disco_rl import population as population_lib
+from disco_rl import rule_choice
+from disco_rl.environments import base
+from disco_rl.environments import registry
+
+
+def steps_per_second(env: base.Environment, num_steps: int) -> float:
+  """Steps of all streams together, in a second, with random actions."""
+  num_actions = env.single_action_spec().maximum + 1
+  actions = np.random.RandomState(0).randint(
+    num_actions, size=(num_steps, env.batch_size), dtype=np.int32
+  )
+  states, _ = env.reset(jax.random.PRNGKey(0))
+  if env.is_jittable:
+
+    @jax.jit
+    def play(states: Any, actions: Any) -> Any:
+      def step(states: Any, action: Any) -> Any:
+        states, timestep = env.step(states, action)
+        return states, timestep.reward
+
+      return jax.lax.scan(step, states, actions)
+
+    play = play.lower(states, jnp.asarray(actions)).compile()
+    start = time.perf_counter()
+    jax.block_until_ready(play(states, jnp.asarray(actions)))
+  else:
+    start = time.perf_counter()
+    for action in actions:
+      states, _ = env.step(states, action)
+  return num_steps * env.batch_size / (time.perf_counter() - start)
+
+
+def benchmark_steps(
+  name: str, batch_size: int, num_steps: int
+) -> list[dict[str, Any]]:
+  """One row per number of workers the environment can be stepped in."""
+  workers = [0, 2] if 'num_workers' in registry.default_settings(name) else [0]
+  rows = []
+  for num_workers in workers:
+    settings = dict(num_workers=num_workers) if len(workers) > 1 else {}
+    env = registry.get_environment(name, batch_size, **settings)
+    rate = steps_per_second(env, num_steps)
+    env.close()
+    where = 'device' if env.is_jittable else 'host'
+    rows.append(
+      dict(
+        environment=name,
+        where=where,
+        streams=batch_size,
+        workers=num_workers,
+        steps_per_second=rate,
+      )
+    )
+  return rows
+
+
+def benchmark_overlap(
+  name: str, rule: str, num_iterations: int, **sizes: Any
+) -> list[dict[str, Any]]:
+  """Training iterations per second, with and without overlap."""
+  choice = rule_choice.choose(rule)
+  rows = []
+  for overlap in (False, True):
+    settings = evaluation.default_agent_settings(choice.update_rule)
+    network_settings.choose(settings, registry.suggested_network(name))
+    population = population_lib.Population(
+      registry.environment_fn(name),
+      settings,
+      experiment.Config(overlap_acting=overlap, **sizes),
+      devices=jax.devices()[:1],
+    )
+    eta = choice.params or {}
+    state = population.init()
+    warm_up = population.config.num_warm_up + 2
+    state, _ = population.run(eta, state, warm_up)
+    start = time.perf_counter()
+    state, _ = population.run(eta, state, num_iterations)
+    seconds = time.perf_counter() - start
+    population.close()
+    rows.append(
+      dict(
+        environment=name,
+        rule=rule,
+        overlap=overlap,
+        iterations_per_second=num_iterations / seconds,
+        env_steps_per_second=(
+          num_iterations * population.config.env_steps / seconds
+        ),
+      )
+    )
+  return rows
+
+
+def main() -> None:
+  """Prints a table, and writes it as JSON if asked to."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('names', nargs='+', help='environments')
+  parser.add_argument('--train', action='store_true')
+  parser.add_argument('--rule', default='actor_critic', help='with --train')
+  parser.add_argument('--streams', type=int, default=32)
+  parser.add_argument('--steps', type=int, default=1000)
+  parser.add_argument('--iterations', type=int, default=40)
+  parser.add_argument('--replay-ratio', type=int, default=32)
+  parser.add_argument('--batch-size', type=int, default=64)
+  parser.add_argument('--json', help='file to write the results to')
+  arguments = parser.parse_args()
+  rows = []
+  for name in arguments.names:
+    if arguments.train:
+      rows += benchmark_overlap(
+        name,
+        arguments.rule,
+        arguments.iterations,
+        replay_ratio=arguments.replay_ratio,
+        batch_size=arguments.batch_size,
+      )
+    else:
+      rows += benchmark_steps(name, arguments.streams, arguments.steps)
+  units.report(rows, arguments.json)
+
+
+if __name__ == '__main__':
+  huge_pages.restart()
+  main()
