@@ -18,6 +18,7 @@ from disco_rl import rule_params
 from disco_rl.cli import errors
 from disco_rl.cli import main
 from disco_rl.cli import overrides
+from disco_rl.environments import registry
 from tests import small
 
 TINY = [
@@ -220,6 +221,15 @@ def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
       ['--rule=actor_critic', '--set=experiment.replay_capacity=8'],
       'min_replay_size',
     ),
+    (['--rule=actor_critic', '--env=gym:Pendulum-v1'], 'only discrete actions'),
+    (['--rule=actor_critic', '--preset=atary'], r'did you mean atari\?'),
+    (['--rule=actor_critic', '--net=convv'], r'did you mean conv\?'),
+    (['--rule=actor_critic', '--core=lstn'], r'did you mean lstm\?'),
+    (['--rule=actor_critic', '--use=no.such'], 'cannot import no.such'),
+    (
+      ['--rule=actor_critic', '--env=gym:CartPole-v1', '--set=env.kwargs=3'],
+      'env.kwargs is a group of settings like',
+    ),
     (['--resume=nowhere'], 'nowhere holds no run'),
     (['--resume=nowhere', '--seed=3'], '--seed cannot be changed'),
   ],
@@ -234,6 +244,57 @@ def test_mistakes_are_told_before_anything_is_written(
   assert error.startswith('disco-rl eval: error: ')
   with pytest.raises(ValueError, match=message):
     raise ValueError(error)
+
+
+SMALL_SIZES = [argument for argument in TINY if 'env.' not in argument]
+
+MODULE = """
+from disco_rl.environments import catch, registry
+registry.register('narrow', lambda b, s: catch.CatchEnvironment(b, s),
+                  lambda: catch.get_config())
+"""
+
+
+def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
+  """One of Gymnasium with a memory, one's own with a preset; resumed."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'my_module.py').write_text(MODULE)
+  # A registration in this process must not outlive the test.
+  monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
+  runs = {
+    'gym_CartPole-v1-actor_critic': [
+      '--env=gym:CartPole-v1',
+      "--set=env.kwargs={'max_episode_steps': 9}",
+      '--core=lstm',
+      '--set=experiment.overlap_acting=true',
+    ],
+    'narrow-actor_critic': [
+      '--env=narrow',
+      '--use=my_module',
+      '--preset=sokoban',
+      '--set=experiment.replay_fraction=0.5',
+    ],
+  }
+  for name, arguments in runs.items():
+    command = ['eval', '--rule=actor_critic', '--quiet', *SMALL_SIZES]
+    assert main.main([*command, '--steps=8', *arguments]) == 0
+    out = tmp_path / 'runs' / name
+    config = json.loads((out / 'config.json').read_text())['settings']
+    assert config['experiment']['batch_size'] == 8
+    if name.startswith('gym'):
+      rows = metrics_table.read_csv(out / 'metrics.csv')
+      assert rows[-1]['average_return'] <= 9
+      assert config['agent']['net_settings']['net_args']['core'] == 'lstm'
+      resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
+      assert main.main(resume) == 0
+    else:
+      optimizer = config['agent']['optimizer']
+      assert optimizer['schedule'] == 'cosine'
+      assert optimizer['total_updates'] == 8
+      # A cosine that ended would have to begin anew.
+      resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
+      assert main.main(resume) == 2
+      assert 'agent.optimizer.total_updates was 8' in capsys.readouterr().err
 
 
 def test_a_run_is_not_overwritten_unless_told_to(whole_run, tmp_path, capsys):

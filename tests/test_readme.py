@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 def test_python_examples_run_in_order():
   text = (ROOT / 'README.md').read_text(encoding='utf-8')
   blocks = re.findall(r'```python\n(.*?)```', text, flags=re.DOTALL)
-  assert len(blocks) == 6
+  assert len(blocks) == 7
   names = {}
   for block in blocks:
     exec(compile(block, 'README.md', 'exec'), names)
