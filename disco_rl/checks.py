@@ -52,3 +52,17 @@ def _check_leading_dims(name: str, tree: Any, dims: tuple[int, ...]) -> None:
         f'{name}{jax.tree_util.keystr(path)} must start with '
         f'{list(dims)} to go with rollout.rewards, got shape {shape}'
       )
+
+
+def check_at_least(config: Any, **least: int) -> None:
+  """Raises a `ValueError` if a setting is too small.
+
+  Args:
+    config: an object with the settings as attributes.
+    **least: the smallest value of each.
+  """
+  for name, value in least.items():
+    if getattr(config, name) < value:
+      raise ValueError(
+        f'{name} must be at least {value}, got {getattr(config, name)}'
+      )

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from disco_rl import acting
 from disco_rl import agent as agent_lib
+from disco_rl import checks
 from disco_rl import episode_returns
 from disco_rl import replay
 from disco_rl import types
@@ -52,13 +53,9 @@ class Config:
   overlap_acting: bool = False
 
   def __post_init__(self) -> None:
-    for name, least in dict(
-      batch_size=1, rollout_length=2, replay_ratio=1, replay_capacity=1
-    ).items():
-      if getattr(self, name) < least:
-        raise ValueError(
-          f'{name} must be at least {least}, got {getattr(self, name)}'
-        )
+    checks.check_at_least(
+      self, batch_size=1, rollout_length=2, replay_ratio=1, replay_capacity=1
+    )
     if self.replay_fraction is not None:
       if not 0 <= self.replay_fraction < 1:
         raise ValueError(

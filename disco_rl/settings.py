@@ -94,16 +94,21 @@ def get_settings_policy_gradient() -> config_dict.ConfigDict:
       net_settings=dict(
         name='mlp', net_args=dict(dense=(64, 32, 32), head_w_init_std=1e-2)
       ),
-      value_fn=dict(
-        net='mlp',
-        net_args=dict(dense=(256, 256), head_w_init_std=1e-2),
-        learning_rate=1e-3,
-        max_abs_update=1.0,
-        discount_factor=0.99,
-        td_lambda=0.96,
-        outer_value_cost=1.0,
-      ),
+      value_fn=get_settings_critic(),
     )
+  )
+
+
+def get_settings_critic() -> dict[str, Any]:
+  """Settings of a critic, see `types.ValueFnConfig`."""
+  return dict(
+    net='mlp',
+    net_args=dict(dense=(256, 256), head_w_init_std=1e-2),
+    learning_rate=1e-3,
+    max_abs_update=1.0,
+    discount_factor=0.99,
+    td_lambda=0.96,
+    outer_value_cost=1.0,
   )
 
 

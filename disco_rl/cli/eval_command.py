@@ -12,7 +12,6 @@ folder are the settings (config.json), the metrics (metrics.csv), the picture
 """
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import pathlib
@@ -116,8 +115,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
+  plan: _Plan | None
   with errors.as_usage_errors():
-    plan = _resume(arguments) if arguments.resume else _start(arguments)
+    if arguments.resume:
+      plan = run_config.resume(arguments, eval_config.DEFAULTS, _restore)
+    else:
+      plan = _start(arguments)
   if plan is None:
     return 0
   with plan.folder:
@@ -163,25 +166,10 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   return _Plan(folder, settings, population, eta, population.init(), [])
 
 
-def _resume(arguments: argparse.Namespace) -> _Plan:
+def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   """Prepares to go on with a run."""
-  run_config.check_resume_arguments(arguments, eval_config.DEFAULTS)
-  with contextlib.ExitStack() as stack:
-    # Closed again if something is wrong with it.
-    folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
-    plan = _restore(folder, arguments.steps)
-    stack.pop_all()
-  return plan
-
-
-def _restore(folder: run_folder.RunFolder, steps: int | None) -> _Plan:
   config = folder.config
-  if config.get('command') != 'eval':
-    raise errors.UsageError(f'{folder.path} is not a run of disco-rl eval')
-  asked = {**eval_config.DEFAULTS, **config['asked']}
   factories.import_modules(asked['use'])
-  if steps is not None:
-    asked['steps'] = steps
   settings = eval_config.resolve(asked, config['update_rule'])
   described = run_config.describe(
     'eval',

@@ -5,12 +5,12 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import checks
 from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import network_settings
 from disco_rl import presets
 from disco_rl.cli import overrides
-from disco_rl.cli import run_config
 from disco_rl.environments import registry
 
 # What can be said on the command line, and is then fixed for a run.
@@ -69,8 +69,12 @@ def resolve(asked: dict[str, Any], update_rule: str) -> config_dict.ConfigDict:
   optimizer = config.agent.optimizer
   if optimizer.schedule == 'cosine' and not optimizer.total_updates:
     optimizer.total_updates = config.steps
-  run_config.check_at_least(
+  checks.check_at_least(
     config,
-    dict(steps=1, num_seeds=1, devices=0, chunk_size=1, checkpoint_every=1),
+    steps=1,
+    num_seeds=1,
+    devices=0,
+    chunk_size=1,
+    checkpoint_every=1,
   )
   return config

@@ -15,7 +15,6 @@ pictures (rewards.png, training.png) and the rule as it is now (rule.npz). With
 """
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import pathlib
@@ -98,8 +97,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
+  plan: _Plan | None
   with errors.as_usage_errors():
-    plan = _resume(arguments) if arguments.resume else _start(arguments)
+    if arguments.resume:
+      plan = run_config.resume(arguments, meta_train_config.DEFAULTS, _restore)
+    else:
+      plan = _start(arguments)
   if plan is None:
     return 0
   with plan.folder:
@@ -145,25 +148,9 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   return _Plan(folder, settings, trainer, state, [], 0)
 
 
-def _resume(arguments: argparse.Namespace) -> _Plan:
+def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   """Prepares to go on with a run."""
-  run_config.check_resume_arguments(arguments, meta_train_config.DEFAULTS)
-  with contextlib.ExitStack() as stack:
-    folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
-    plan = _restore(folder, arguments.steps)
-    stack.pop_all()
-  return plan
-
-
-def _restore(folder: run_folder.RunFolder, steps: int | None) -> _Plan:
   config = folder.config
-  if config.get('command') != 'meta-train':
-    raise errors.UsageError(
-      f'{folder.path} is not a run of disco-rl meta-train'
-    )
-  asked = dict(config['asked'])
-  if steps is not None:
-    asked['steps'] = steps
   settings = meta_train_config.resolve(asked)
   described = run_config.describe(
     'meta-train', asked, settings, rule=config['rule']

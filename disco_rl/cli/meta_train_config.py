@@ -5,6 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import checks
 from disco_rl import types
 from disco_rl.cli import overrides
 from disco_rl.cli import run_config
@@ -64,11 +65,15 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
     )
   )
   overrides.apply(config, asked['set'])
-  run_config.check_at_least(
+  checks.check_at_least(
     config,
-    dict(steps=1, num_agents=1, devices=1, agent_shards=1, checkpoint_every=1),
+    steps=1,
+    num_agents=1,
+    devices=1,
+    agent_shards=1,
+    checkpoint_every=1,
   )
-  run_config.check_at_least(config.eval, dict(every=0, steps=1, num_seeds=1))
+  checks.check_at_least(config.eval, every=0, steps=1, num_seeds=1)
   return config
 
 

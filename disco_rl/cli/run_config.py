@@ -1,15 +1,19 @@
 """What the commands that make runs have in common: options and checks."""
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+import contextlib
+from typing import Any, TypeVar
 
 import jax
 from ml_collections import config_dict
 
 import disco_rl
+from disco_rl import run_folder
 from disco_rl.cli import errors
 from disco_rl.cli import overrides
+
+_Plan = TypeVar('_Plan')
 
 
 def add_run_arguments(
@@ -64,27 +68,42 @@ def from_arguments(
   }
 
 
-def check_resume_arguments(
-  arguments: argparse.Namespace, defaults: Mapping[str, Any]
-) -> None:
-  """Refuses options that would change a run that is gone on with."""
+def resume(
+  arguments: argparse.Namespace,
+  defaults: Mapping[str, Any],
+  restore: Callable[[run_folder.RunFolder, dict[str, Any]], _Plan],
+) -> _Plan:
+  """Prepares to go on with a run.
+
+  Args:
+    arguments: of the command; of what a run is made of, only `--steps` may be
+      given.
+    defaults: of what can be asked for.
+    restore: from the folder, which is locked, and what was asked for, to what
+      the command goes on with.
+
+  Returns:
+    What `restore` returns. The folder is closed again if that fails.
+  """
   for name in [*defaults, 'out', 'overwrite', 'dry_run']:
     if name != 'steps' and getattr(arguments, name) not in (None, False):
       raise errors.UsageError(
         f'--{name.replace("_", "-")} cannot be changed with --resume; only '
         '--steps can'
       )
-
-
-def check_at_least(
-  config: config_dict.ConfigDict, least: Mapping[str, int]
-) -> None:
-  """Refuses settings that are too small."""
-  for name, value in least.items():
-    if config[name] < value:
+  with contextlib.ExitStack() as stack:
+    folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
+    command = folder.config.get('command')
+    if command != arguments.command:
       raise errors.UsageError(
-        f'{name} must be at least {value}, got {config[name]}'
+        f'{folder.path} is not a run of disco-rl {arguments.command}'
       )
+    asked = {**defaults, **folder.config['asked']}
+    if arguments.steps is not None:
+      asked['steps'] = arguments.steps
+    plan = restore(folder, asked)
+    stack.pop_all()
+  return plan
 
 
 def choose_devices(num_devices: int) -> list[jax.Device] | None:

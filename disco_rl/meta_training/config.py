@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from disco_rl import checks
+from disco_rl import settings
 from disco_rl import types
 from disco_rl import utils
 
@@ -73,17 +75,14 @@ class Config:
   weights: MetaLossWeights = dataclasses.field(default_factory=MetaLossWeights)
 
   def __post_init__(self) -> None:
-    for name, least in dict(
+    checks.check_at_least(
+      self,
       num_inner_updates=1,
       rollout_length=2,
       batch_size=1,
       replay_capacity=1,
       num_kept_updates=0,
-    ).items():
-      if getattr(self, name) < least:
-        raise ValueError(
-          f'{name} must be at least {least}, got {getattr(self, name)}'
-        )
+    )
     if not 0 <= self.replay_fraction < 1:
       raise ValueError(
         f'replay_fraction must be in [0, 1), got {self.replay_fraction}'
@@ -211,12 +210,4 @@ class Config:
 
 def default_critic() -> types.ValueFnConfig:
   """The critic of the small reference setting."""
-  return types.ValueFnConfig(
-    net='mlp',
-    net_args=dict(dense=(256, 256), head_w_init_std=1e-2),
-    learning_rate=1e-3,
-    max_abs_update=1.0,
-    discount_factor=0.99,
-    td_lambda=0.96,
-    outer_value_cost=1.0,
-  )
+  return types.ValueFnConfig(**settings.get_settings_critic())
