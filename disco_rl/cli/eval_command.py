@@ -26,7 +26,6 @@ from disco_rl import checkpoint
 from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import metrics_table
-from disco_rl import network_settings
 from disco_rl import plots
 from disco_rl import population as population_lib
 from disco_rl import presets
@@ -39,9 +38,7 @@ from disco_rl.cli import eval_config
 from disco_rl.cli import interrupts
 from disco_rl.cli import run_config
 from disco_rl.cli import tables
-from disco_rl.environments import factories
 from disco_rl.environments import registry
-from disco_rl.networks import cores
 
 HELP = 'train fresh agents with a rule'
 
@@ -91,22 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'environments can be spread over)',
   )
   add(
-    '--net',
-    help=f'network: {", ".join(network_settings.known_names())} (default: what '
-    'suits the environment)',
-  )
-  add('--core', help=f'memory of the network: {", ".join(cores.CORES)}')
-  add(
     '--preset',
     help='settings of a published evaluation: '
     f'{", ".join(presets.PRESETS)}. They are those of large machines',
-  )
-  add(
-    '--use',
-    action='append',
-    metavar='MODULE',
-    help='import a module of yours first, which may register environments, '
-    'torsos and cores. May be repeated',
   )
   run_config.add_run_arguments(
     parser, 'agent.learning_rate=3e-4, env.rows=5, experiment.replay_ratio=8'
@@ -133,7 +117,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _start(arguments: argparse.Namespace) -> _Plan | None:
   """Prepares a new run; None if it is not to be made."""
   asked = run_config.from_arguments(arguments, eval_config.DEFAULTS)
-  factories.import_modules(asked['use'])
   registry.default_settings(asked['env'])  # A wrong name is told first.
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
@@ -169,7 +152,6 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
 def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   """Prepares to go on with a run."""
   config = folder.config
-  factories.import_modules(asked['use'])
   settings = eval_config.resolve(asked, config['update_rule'])
   described = run_config.describe(
     'eval',

@@ -137,7 +137,8 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     return None
   state = trainer.init(init_rng, eta)
   out = arguments.out or run_folder.first_free(
-    pathlib.Path('runs') / f'meta-{"-".join(asked["env"])}'
+    pathlib.Path('runs')
+    / run_folder.as_file_name(f'meta-{"-".join(asked["env"])}')
   )
   folder = run_folder.RunFolder.create(out, config, arguments.overwrite)
   print(

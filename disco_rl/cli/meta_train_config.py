@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import checks
+from disco_rl import network_settings
 from disco_rl import types
 from disco_rl.cli import overrides
 from disco_rl.cli import run_config
@@ -23,6 +24,9 @@ DEFAULTS: dict[str, Any] = dict(
   eval_every=0,
   seed=0,
   devices=1,
+  net=None,
+  core=None,
+  use=[],
   set=[],
 )
 
@@ -64,6 +68,7 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
       ),
     )
   )
+  network_settings.choose(config.agent, asked['net'], asked['core'])
   overrides.apply(config, asked['set'])
   checks.check_at_least(
     config,

@@ -9,9 +9,12 @@ import jax
 from ml_collections import config_dict
 
 import disco_rl
+from disco_rl import network_settings
 from disco_rl import run_folder
 from disco_rl.cli import errors
 from disco_rl.cli import overrides
+from disco_rl.environments import factories
+from disco_rl.networks import cores
 
 _Plan = TypeVar('_Plan')
 
@@ -26,6 +29,19 @@ def add_run_arguments(
     examples_of_settings: for the help of `--set`.
   """
   add = parser.add_argument
+  add(
+    '--net',
+    help=f'network: {", ".join(network_settings.known_names())} (default: what '
+    'suits the environment)',
+  )
+  add('--core', help=f'memory of the network: {", ".join(cores.CORES)}')
+  add(
+    '--use',
+    action='append',
+    metavar='MODULE',
+    help='import a module of yours first, which may register environments, '
+    'torsos and cores. May be repeated',
+  )
   add('--seed', type=int, help='(first) seed (default: 0)')
   add(
     '--set',
@@ -60,12 +76,14 @@ def add_run_arguments(
 def from_arguments(
   arguments: argparse.Namespace, defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """What was asked for, defaults filled in."""
+  """What was asked for, defaults filled in; modules it needs are imported."""
   given = {name: getattr(arguments, name) for name in defaults}
-  return {
+  asked = {
     name: default if given[name] is None else given[name]
     for name, default in defaults.items()
   }
+  factories.import_modules(asked['use'])
+  return asked
 
 
 def resume(
@@ -99,6 +117,7 @@ def resume(
         f'{folder.path} is not a run of disco-rl {arguments.command}'
       )
     asked = {**defaults, **folder.config['asked']}
+    factories.import_modules(asked['use'])
     if arguments.steps is not None:
       asked['steps'] = arguments.steps
     plan = restore(folder, asked)
