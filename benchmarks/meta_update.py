@@ -25,10 +25,11 @@ from disco_rl.meta_training import trainer as trainer_lib
 
 _MODES: dict[str, dict[str, Any]] = {
   'default': {},
-  'plain': dict(rematerialize=False),
-  'remat': dict(rematerialize=True, meta_gradient_mode='reverse'),
-  'mixed': dict(rematerialize=True, meta_gradient_mode='mixed'),
-  'least_memory': dict(rematerialize=True, num_kept_updates=0),
+  'plain': dict(num_kept_updates=None),
+  'least_memory': dict(num_kept_updates=0),
+  'least_memory_reverse': dict(
+    num_kept_updates=0, meta_gradient_mode='reverse'
+  ),
 }
 
 

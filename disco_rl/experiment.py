@@ -57,10 +57,7 @@ class Config:
       self, batch_size=1, rollout_length=2, replay_ratio=1, replay_capacity=1
     )
     if self.replay_fraction is not None:
-      if not 0 <= self.replay_fraction < 1:
-        raise ValueError(
-          f'replay_fraction must be in [0, 1), got {self.replay_fraction}'
-        )
+      replay.split_batch(self.batch_size, self.replay_fraction)
     elif self.batch_size % self.replay_ratio:
       raise ValueError(
         f'batch_size ({self.batch_size}) must be a multiple of replay_ratio '
@@ -88,34 +85,30 @@ class Config:
     Returns:
       Sizes D times smaller.
     """
-    if num_devices < 1 or self.num_envs % num_devices:
+    if not self.fits_devices(num_devices):
       raise ValueError(
-        f'{self.num_envs} environments (of a batch_size of {self.batch_size}, '
-        f'most is replayed) cannot be spread over {num_devices} devices: their '
-        'number must be a multiple of the number of devices. Use fewer '
-        'devices, a larger batch_size or a smaller replay_ratio'
+        f'{self.num_envs} environments (for a batch_size of {self.batch_size}, '
+        f'of which most is replayed) cannot be spread over {num_devices} '
+        'devices: both must be multiples of the number of devices. Use fewer '
+        'devices, a larger batch_size or less replay'
       )
-    fraction = self.replay_fraction
-    if fraction is not None:
-      if self.batch_size % num_devices:
-        raise ValueError(
-          f'a batch_size of {self.batch_size} cannot be spread over '
-          f'{num_devices} devices'
-        )
-      fraction = 1 - self.num_envs / self.batch_size  # Without rounding.
     return dataclasses.replace(
       self,
       batch_size=self.batch_size // num_devices,
-      replay_fraction=fraction,
       replay_capacity=self.replay_capacity // num_devices,
       min_replay_size=-(-self.first_fill // num_devices),
     )
+
+  def fits_devices(self, num_devices: int) -> bool:
+    """Whether environments and batch can be spread evenly."""
+    sizes = (self.num_envs, self.batch_size)
+    return num_devices >= 1 and not any(n % num_devices for n in sizes)
 
   @property
   def num_envs(self) -> int:
     """How many environments act."""
     if self.replay_fraction is not None:
-      return max(1, round(self.batch_size * (1 - self.replay_fraction)))
+      return replay.split_batch(self.batch_size, self.replay_fraction)[0]
     return self.batch_size // self.replay_ratio
 
   @property
@@ -185,8 +178,8 @@ class Experiment:
     """
     if env is not None and env.batch_size != config.num_envs:
       raise ValueError(
-        f'the environment has {env.batch_size} streams, but batch_size / '
-        f'replay_ratio is {config.num_envs}'
+        f'the environment has {env.batch_size} streams, but the sizes want '
+        f'{config.num_envs}'
       )
     self._agent = agent
     self._env = env

@@ -29,7 +29,9 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any], int]] = {
   ),
 }
 
-_OF_ALL_NETWORKS = frozenset(inspect.signature(nets.AgentNet).parameters)
+_OF_ALL_NETWORKS = frozenset(
+  {*inspect.signature(nets.AgentNet).parameters, 'precision'}
+)
 
 
 def known_names() -> list[str]:
@@ -50,7 +52,7 @@ def choose(
   Args:
     agent_settings: see `agent.get_settings_disco`.
     name: a torso (`torsos.TORSOS`) or a preset; None to leave it as it is.
-    core: a memory (`cores.CORES`); None for none.
+    core: a memory (`cores.CORES`); None to leave it as it is.
   """
   net_settings = agent_settings.net_settings
   model_size = None
@@ -63,8 +65,8 @@ def choose(
       }
       torso, changes, model_size = utils.lookup(table, name, 'network')
       kept = {k: v for k, v in args.items() if k in _OF_ALL_NETWORKS}
-      if torso == net_settings.name and not changes:
-        kept = args  # It is that network already.
+      if torso == net_settings.name == 'mlp':
+        kept = args  # Its sizes are part of the settings.
       args = {**_defaults(torsos.TORSOS[torso]), **kept, **changes}
       net_settings.name = torso
     if core is not None:

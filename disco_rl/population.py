@@ -67,20 +67,19 @@ class Population:
     """
     self.config = config
     self.seeds = _check_seeds(seeds)
-    self.devices = _choose_devices(devices, config.num_envs)
+    self.devices = _choose_devices(devices, config)
     if vectorize is None:
       vectorize = self.devices[0].platform != 'cpu'
     self._vectorize = vectorize
     own_config = config.per_device(len(self.devices))
 
-    env = env_fn(own_config.num_envs, self.seeds[0])
+    env = env_fn(config.num_envs, self.seeds[0])
     self.is_jittable = env.is_jittable
     self._host_envs: list[base.Environment] = []
-    if not self.is_jittable:
-      # On the host an agent acts in all its environments at once.
-      if len(self.devices) > 1:
-        env.close()
-        env = env_fn(config.num_envs, self.seeds[0])
+    if self.is_jittable:
+      # Every device acts in its own share of them.
+      env = env_fn(own_config.num_envs, self.seeds[0])
+    else:
       others = [env_fn(config.num_envs, seed) for seed in self.seeds[1:]]
       self._host_envs = [env, *others]
 
@@ -175,14 +174,20 @@ class Population:
     if self.is_jittable:
       return self._place(saved)
     actors = []
+    begin_anew = []
     for actor, env in zip(saved.actor, self._host_envs, strict=True):
+      begin_anew.append(actor.env_state is None)
       if actor.env_state is None:
-        env_state, timestep = env.reset(jax.random.PRNGKey(0))
-        actor = actor._replace(env_state=env_state, timestep=timestep)
+        actor = acting.initial_actor_state(
+          self.agent, env, jax.random.PRNGKey(0)
+        )
       else:
         actor = actor._replace(env_state=env.restore(actor.env_state))
       actors.append(actor)
-    learning = self._place(saved._replace(actor=None))
+    # The episodes that were cut off do not go on in the new ones.
+    keep = 1.0 - np.asarray(begin_anew, np.float32)[:, None]  # [K, 1]
+    episodes = jax.tree.map(lambda x: np.asarray(x) * keep, saved.episodes)
+    learning = self._place(saved._replace(actor=None, episodes=episodes))
     return learning._replace(actor=tuple(actors))
 
   def close(self) -> None:
@@ -371,13 +376,13 @@ def _check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
 
 
 def _choose_devices(
-  devices: Sequence[jax.Device] | None, num_envs: int
+  devices: Sequence[jax.Device] | None, config: experiment_lib.Config
 ) -> tuple[jax.Device, ...]:
-  """The devices asked for, or as many as divide the environments."""
+  """The devices asked for, or as many as divide environments and batch."""
   if devices is not None:
     if not devices:
       raise ValueError('devices must be one or more, or None for all')
     return tuple(devices)
   available = jax.local_devices()
-  fitting = [n for n in range(1, len(available) + 1) if not num_envs % n]
+  fitting = filter(config.fits_devices, range(1, len(available) + 1))
   return tuple(available[: max(fitting)])

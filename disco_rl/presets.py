@@ -115,6 +115,8 @@ def apply(config: config_dict.ConfigDict, name: str) -> None:
   agent.optimizer.weight_decay = preset.weight_decay
   _set_if_there(agent.hyper_params, 'discount_factor', preset.discount)
   _set_if_there(agent.update_rule, 'value_discount', preset.discount)
+  if 'value_fn' in agent:
+    agent.value_fn.discount_factor = preset.discount
   _set_if_there(config.env, 'frame_stack', preset.frame_stack)
   num_envs = max(1, round(preset.batch_size * (1 - preset.replay_fraction)))
   steps_per_update = num_envs * preset.rollout_length

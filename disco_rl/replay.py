@@ -54,6 +54,24 @@ def init(rollout: types.ActorRollout, capacity: int) -> ReplayState:
   )
 
 
+def split_batch(batch_size: int, replay_fraction: float) -> tuple[int, int]:
+  """How much of a batch is new, and how much is replayed.
+
+  Args:
+    batch_size: trajectories in all.
+    replay_fraction: how much of it is to be replayed, in [0, 1).
+
+  Returns:
+    The numbers of fresh trajectories, at least 1, and of replayed ones.
+  """
+  if not 0 <= replay_fraction < 1:
+    raise ValueError(
+      f'replay_fraction must be in [0, 1), got {replay_fraction}'
+    )
+  fresh = max(1, round(batch_size * (1 - replay_fraction)))
+  return fresh, batch_size - fresh
+
+
 def add(buffer: ReplayState, rollout: types.ActorRollout) -> ReplayState:
   """Stores B trajectories, over the oldest ones if the buffer is full.
 

@@ -18,6 +18,7 @@ import optax
 
 from disco_rl import checks
 from disco_rl import optimizers
+from disco_rl import rule_params
 from disco_rl import settings
 from disco_rl import types
 from disco_rl.update_rules import base
@@ -77,6 +78,8 @@ def make(
   """
   hyper_params = dict(hyper_params)
   rule.check_hyper_params(hyper_params)
+  wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
+  rule_params.check_like(eta or {}, wanted, 'eta')
   if rule.needs_value_out:
     raise ValueError(
       f'{type(rule).__name__} needs a critic: use it through agent.Agent, '

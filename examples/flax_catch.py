@@ -49,10 +49,10 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
   config = settings.get_settings_disco()
   rule = disco.DiscoUpdateRule(**config.update_rule)
   optimizer = optax.adam(learning_rate)
-  init_rng, env_rng, rng = jax.random.split(rng, 3)
+  init_rng, meta_rng, env_rng, rng = jax.random.split(rng, 4)
   env_state, timestep = env.reset(env_rng)
   theta = network.init(init_rng, timestep.observation)
-  meta_state = rule.init_meta_state(init_rng, theta)
+  meta_state = rule.init_meta_state(meta_rng, theta)
 
   def act(theta, carry, rng):  # One step of all environments.
     env_state, timestep = carry
@@ -62,8 +62,9 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
 
   def update(carry, rng):
     theta, opt_state, meta_state, stream = carry
+    act_rng, rule_rng = jax.random.split(rng)
     stream, (steps, actions, logits) = jax.lax.scan(
-      lambda c, k: act(theta, c, k), stream, jax.random.split(rng, T + 1)
+      lambda c, k: act(theta, c, k), stream, jax.random.split(act_rng, T + 1)
     )
 
     def loss_fn(theta):
@@ -83,7 +84,7 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
         config.hyper_params,
         meta_state,
         unroll,
-        rng,
+        rule_rng,
         axis_name=None,
       )
       return jnp.mean(loss), new_meta_state

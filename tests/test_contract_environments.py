@@ -4,6 +4,8 @@ import functools
 import gc
 import importlib.util
 import multiprocessing
+import os
+import signal
 
 import dm_env
 import gymnasium
@@ -376,6 +378,27 @@ def test_streams_are_the_same_in_any_number_of_processes():
   assert (traces[0].observation[0, 0] != traces[0].observation[0, 1]).any()
   with pytest.raises(ValueError, match='0 or divide the 4'):
     registry.get_environment('gym:CartPole-v1', 4, num_workers=3)
+
+
+def test_grey_frames_are_stacked_as_channels():
+  frames = [np.full((4, 3), i) for i in range(2)]
+  assert gymnasium_env._stack_frames(*frames).shape == (4, 3, 2)
+  coloured = [frame[..., None] for frame in frames]
+  assert gymnasium_env._stack_frames(*coloured).shape == (4, 3, 2)
+
+
+def test_workers_outlive_ctrl_c():
+  """It reaches all processes of a terminal; the first decides."""
+  env = registry.get_environment(
+    'gym:tests.scripted:ScriptedGym', 2, num_workers=2
+  )
+  states, _ = env.reset(None)
+  for process in multiprocessing.active_children():
+    os.kill(process.pid, signal.SIGINT)
+  for _ in range(3):
+    states, timestep = env.step(states, np.zeros(2, np.int32))
+  assert timestep.reward.tolist() == [3, 3]
+  env.close()
 
 
 @pytest.mark.parametrize(

@@ -213,10 +213,14 @@ def test_new_torsos_and_cores_plug_in(monkeypatch):
   np.testing.assert_allclose(counts[:, 1], [1, 2, 1, 2, 3], 1e-5)
 
 
-def test_pixels_are_scaled_and_stay_bytes_until_then():
-  pixels = jnp.asarray([[0, 255]], jnp.uint8)
-  np.testing.assert_allclose(observations.to_float(pixels), [[0, 1]])
-  np.testing.assert_allclose(observations.to_float(jnp.asarray([3])), [3])
+def test_pixels_of_images_are_scaled_and_no_others():
+  image = jnp.full((1, 2, 2, 3), 255, jnp.uint8)
+  seen = dict(codes=jnp.asarray([[0, 255]], jnp.uint8), image=image)
+  images, vectors = observations.split_images(seen)
+  np.testing.assert_array_equal(images[0], np.ones((1, 2, 2, 3)))
+  np.testing.assert_array_equal(vectors[0], [[0, 255]])
+  # As published, an MLP reads numbers as they are.
+  assert observations.flatten(seen).tolist() == [[0] + [255] * 13]
 
 
 @pytest.mark.parametrize('name', ['mlp_lstm', 'conv'])

@@ -300,3 +300,32 @@ def test_overlapped_acting_lags_one_update():
     jax.device_get(wanted.learner.params),
     0,
   )
+
+
+def test_episodes_that_cannot_be_resumed_begin_anew():
+  """Their memory and what they had earned are those of a beginning."""
+  config = small.settings('actor_critic')
+  with config.unlocked():
+    config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
+  make = lambda: population_lib.Population(
+    registry.environment_fn('gym:CartPole-v1'),
+    config,
+    experiment.Config(**small.SIZES),
+    devices=jax.devices()[:1],
+  )
+  population = make()
+  state, _ = population.run({}, population.init(), 2)
+  assert np.asarray(state.episodes.length).max() > 0
+  resumed = make().restored(jax.device_get(population.to_save(state)))
+  assert not np.asarray(resumed.episodes.length).any()
+  memory = jax.tree.leaves(resumed.actor[0].net_state)
+  assert memory and not any(np.asarray(x).any() for x in memory)
+
+
+def test_default_devices_divide_environments_and_batch():
+  """Ten environments and a batch of 96: two of eight devices, not five."""
+  config = experiment.Config(
+    batch_size=96, replay_fraction=0.9, replay_capacity=1000
+  )
+  assert config.num_envs == 10
+  assert len(population_lib._choose_devices(None, config)) == 2

@@ -88,15 +88,15 @@ def test_all_ways_to_the_meta_gradient_are_one():
     return jax.device_get(result.grads)
 
   ways = [
-    dict(rematerialize=True, num_kept_updates=0),
-    dict(rematerialize=True, num_kept_updates=1),
+    dict(num_kept_updates=0),
+    dict(num_kept_updates=1),
   ]
   with jax.enable_x64(True):
-    plain = gradient(_in_float64(inputs), rematerialize=False)
+    plain = gradient(_in_float64(inputs), num_kept_updates=None)
     for way in ways:
       _check_gradients(gradient(_in_float64(inputs), **way), plain, 1e-9)
     assert all(x.dtype == np.float64 for x in jax.tree.leaves(plain))
-  plain = gradient(inputs, rematerialize=False)
+  plain = gradient(inputs, num_kept_updates=None)
   _check_gradients(gradient(inputs, **ways[0]), plain, 1e-4)
 
 
@@ -116,11 +116,12 @@ def test_segments_of_a_window():
     (1, 14, True),
     (14, 20, False),
   ]
-  least = make(20, rematerialize=True, num_kept_updates=0)
+  least = make(20, num_kept_updates=0)
   assert least.segments(20) == [(0, 1, True), (1, 20, True)]
-  plain = make(20, rematerialize=False)
+  plain = make(20, num_kept_updates=None)
   assert plain.segments(20) == [(0, 1, False), (1, 20, False)]
-  assert make(1, rematerialize=True).segments(1) == [(0, 1, True)]
+  assert make(1, num_kept_updates=0).segments(1) == [(0, 1, True)]
+  assert make(1).segments(1) == [(0, 1, False)]
 
 
 @pytest.mark.slow
@@ -380,7 +381,6 @@ def test_an_agent_that_breaks_does_not_count_and_begins_anew():
     (dict(num_inner_updates=0), 'num_inner_updates must be at least 1'),
     (dict(rollout_length=1), 'rollout_length must be at least 2'),
     (dict(replay_fraction=1.0), r'replay_fraction must be in \[0, 1\)'),
-    (dict(replay_fraction=0.9, batch_size=3), 'leaves nothing to act'),
     (dict(replay_fraction=0.5, replay_capacity=17), 'multiple of the 16'),
     (dict(replay_fraction=0.5, replay_capacity=16), 'must hold the 32'),
     (dict(lifetimes=(1, 20)), r'at least num_inner_updates \(2\), got \[1\]'),

@@ -134,10 +134,15 @@ def test_choosing_a_network_keeps_what_the_rule_needs():
   network_settings.choose(config, 'mlp')
   after = config.net_settings.net_args.to_dict()
   assert after == {**before, 'precision': 'float32'}
+  config.net_settings.net_args.precision = 'bfloat16'
+  network_settings.choose(config, 'atari')
   network_settings.choose(config, 'conv', core='lstm')
+  network_settings.choose(config, 'conv')
   args = config.net_settings.net_args
+  assert args.precision == 'bfloat16' and args.core == 'lstm'
   assert args.channels == (16,) and args.core_kwargs.size == 256
-  assert args.model_kwargs.to_dict() == before['model_kwargs']
+  assert args.model_kwargs.lstm_size == 1024
+  assert args.head_w_init_std == before['head_w_init_std']
   for name, core in (('convv', None), (None, 'lstn')):
     with pytest.raises(ValueError, match='did you mean'):
       network_settings.choose(config, name, core)

@@ -73,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--steps',
     type=int,
     help='training iterations in all; each acts for one rollout and takes one '
-    'learner step (default: 1000). With --resume it can be raised',
+    'learner step (default: 1000). With --resume it can be raised, unless a '
+    'schedule of the learning rate ends with it',
   )
   add(
     '--num-seeds',
@@ -93,7 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     f'{", ".join(presets.PRESETS)}. They are those of large machines',
   )
   run_config.add_run_arguments(
-    parser, 'agent.learning_rate=3e-4, env.rows=5, experiment.replay_ratio=8'
+    parser,
+    'agent.learning_rate=3e-4, env.rows=5, experiment.replay_ratio=8',
+    'what suits the environment',
   )
 
 
@@ -130,6 +133,7 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     population.agent.update_rule, rule.params, f'the parameters of {rule.name}'
   )
   if arguments.dry_run:
+    population.close()
     print(json.dumps(config, indent=2))
     return None
   out = arguments.out or run_folder.first_free(

@@ -68,7 +68,8 @@ def resolve(asked: dict[str, Any], update_rule: str) -> config_dict.ConfigDict:
   overrides.apply(config, asked['set'])
   optimizer = config.agent.optimizer
   if optimizer.schedule == 'cosine' and not optimizer.total_updates:
-    optimizer.total_updates = config.steps
+    sizes = experiment.Config(**config.experiment)
+    optimizer.total_updates = max(1, config.steps - sizes.num_warm_up)
   checks.check_at_least(
     config,
     steps=1,

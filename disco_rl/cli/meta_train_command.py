@@ -91,7 +91,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='over how many devices to spread the work (default: 1)',
   )
   run_config.add_run_arguments(
-    parser, 'meta.num_inner_updates=20, env.catch.rows=8, eval.steps=500'
+    parser,
+    'meta.num_inner_updates=20, env.catch.rows=8, eval.steps=500',
+    'mlp',
   )
 
 

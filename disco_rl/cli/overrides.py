@@ -45,7 +45,7 @@ def parse(text: str, like: Any, name: str) -> Any:
 
   Args:
     text: as typed.
-    like: the value it replaces; None accepts any number or word.
+    like: the value it replaces; None accepts numbers, true, false and none.
     name: for the message.
 
   Returns:
@@ -77,7 +77,14 @@ def parse(text: str, like: Any, name: str) -> Any:
     if like and not all(isinstance(item, type(like[0])) for item in items):
       raise errors.UsageError(f'{name} is a list like {like}, got {text!r}')
     return tuple(items)
-  return None if value == 'None' else value
+  if not isinstance(value, str):
+    return value
+  words: dict[str, Any] = dict(none=None, true=True, false=False)
+  if value.lower() not in words:
+    raise errors.UsageError(
+      f'{name} is a number, true, false or none, got {text!r}'
+    )
+  return words[value.lower()]
 
 
 def _parse_group(text: str, name: str) -> config_dict.ConfigDict:

@@ -54,10 +54,14 @@ class RuleTrial:
     results = {}
     for name, population in self._populations.items():
       rows: list[metrics_table.Row] = []
-      for _, new_rows in evaluation.train(
-        population, eta, population.init(), self._settings.steps
-      ):
-        rows += new_rows
+      try:
+        for _, new_rows in evaluation.train(
+          population, eta, population.init(), self._settings.steps
+        ):
+          rows += new_rows
+      except evaluation.DivergenceError as error:
+        # A young rule may do that. What its agents reached until then counts.
+        rows += error.rows
       results[name] = [
         dict(seed=seed, final_return=value)
         for seed, value in metrics_table.final_returns(rows).items()

@@ -20,19 +20,22 @@ _Plan = TypeVar('_Plan')
 
 
 def add_run_arguments(
-  parser: argparse.ArgumentParser, examples_of_settings: str
+  parser: argparse.ArgumentParser,
+  examples_of_settings: str,
+  default_network: str,
 ) -> None:
   """Adds the options that every run has.
 
   Args:
     parser: of the command.
     examples_of_settings: for the help of `--set`.
+    default_network: for the help of `--net`.
   """
   add = parser.add_argument
   add(
     '--net',
-    help=f'network: {", ".join(network_settings.known_names())} (default: what '
-    'suits the environment)',
+    help=f'network: {", ".join(network_settings.known_names())} (default: '
+    f'{default_network})',
   )
   add('--core', help=f'memory of the network: {", ".join(cores.CORES)}')
   add(
@@ -63,7 +66,8 @@ def add_run_arguments(
   add(
     '--resume',
     metavar='DIR',
-    help='go on with the run in DIR from its last checkpoint, to the bit',
+    help='go on with the run in DIR from its last checkpoint, to the bit where '
+    'the environment can be asked for its state',
   )
   add(
     '--dry-run',
@@ -104,7 +108,8 @@ def resume(
     What `restore` returns. The folder is closed again if that fails.
   """
   for name in [*defaults, 'out', 'overwrite', 'dry_run']:
-    if name != 'steps' and getattr(arguments, name) not in (None, False):
+    value = getattr(arguments, name)
+    if name != 'steps' and value is not None and value is not False:
       raise errors.UsageError(
         f'--{name.replace("_", "-")} cannot be changed with --resume; only '
         '--steps can'
@@ -170,6 +175,12 @@ def check_same(recorded: dict[str, Any], now: dict[str, Any]) -> None:
     now: those this version of the library makes of what was asked for.
   """
   before, after = _flatten(recorded), _flatten(now)
+  updates = 'agent.optimizer.total_updates'
+  if before.get(updates) != after.get(updates):
+    raise errors.UsageError(
+      'the learning rate of this run ends with its steps and cannot go on '
+      f'after them; to go on later, set {updates} when a run begins'
+    )
   changed = [
     f'{name} was {before.get(name)!r}, is {after.get(name)!r}'
     for name in sorted(before.keys() | after.keys())

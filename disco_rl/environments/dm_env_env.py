@@ -61,12 +61,13 @@ def make_streams(
       f'dm:{name} names no function: it must be dm:module:function, a function '
       'that returns a dm_env environment, in a module that can be imported'
     )
-  accepted = inspect.signature(factory).parameters
-  takes_seed = 'seed' in accepted or any(
-    p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values()
-  )
+  takes_seed = 'seed' in inspect.signature(factory).parameters
   streams = []
   for seed in seeds:
-    own = {**kwargs, 'seed': int(seed)} if takes_seed else kwargs
-    streams.append(single_stream_env.SingleStreamEnv(factory(**own)))
+    own = {'seed': int(seed), **kwargs} if takes_seed else kwargs
+    try:
+      env = factory(**own)
+    except TypeError as error:
+      raise ValueError(f'cannot make dm:{name}: {error}') from error
+    streams.append(single_stream_env.SingleStreamEnv(env))
   return batched_env.StreamBatch(streams)

@@ -25,7 +25,7 @@ def find(name: str) -> Callable[..., Any] | None:
   try:
     module = importlib.import_module(module_name)
   except ModuleNotFoundError as error:
-    if error.name and module_name.startswith(error.name):
+    if error.name and f'{module_name}.'.startswith(f'{error.name}.'):
       return None
     raise
   function = getattr(module, attribute, None)

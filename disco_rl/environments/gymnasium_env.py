@@ -57,6 +57,7 @@ def build(
   Returns:
     The environment.
   """
+  _env_maker(name, {})  # A wrong name is told before any process is started.
   make = functools.partial(
     make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
   )
@@ -70,8 +71,15 @@ def make_streams(
 ) -> batched_env.StreamBatch:
   """One stream per seed, in this process; see `build`."""
   make_env = _env_maker(name, kwargs)
+  try:
+    envs = [make_env() for _ in seeds]
+  except (gymnasium.error.Error, ImportError, TypeError) as error:
+    raise ValueError(f'cannot make gym:{name}: {error}') from error
   return batched_env.StreamBatch(
-    [GymStream(make_env(), int(seed), frame_stack) for seed in seeds]
+    [
+      GymStream(env, int(seed), frame_stack)
+      for env, seed in zip(envs, seeds, strict=True)
+    ]
   )
 
 
@@ -104,12 +112,14 @@ class GymStream:
   def single_observation_spec(self) -> types.SpecsTree:
     """Specs of what is shown."""
     num = self._frames.maxlen or 1
-    return jax.tree.map(
-      lambda spec: types.ArraySpec(
-        _stacked_shape(tuple(spec.shape), num), spec.dtype
-      ),
-      self._spec,
-    )
+    if num == 1:
+      return self._spec
+
+    def stacked(spec: types.ArraySpec) -> types.ArraySpec:
+      frame = np.zeros(spec.shape, spec.dtype)
+      return types.ArraySpec(_stack_frames(*[frame] * num).shape, spec.dtype)
+
+    return jax.tree.map(stacked, self._spec)
 
   def single_action_spec(self) -> types.ActionSpec:
     """Actions 0..n-1, whatever the environment calls its first."""
@@ -162,9 +172,7 @@ class GymStream:
     self._frames.append(frame)
     while len(self._frames) < (self._frames.maxlen or 1):
       self._frames.append(frame)
-    return jax.tree.map(
-      lambda *xs: np.concatenate(np.atleast_1d(*xs), axis=-1), *self._frames
-    )
+    return jax.tree.map(_stack_frames, *self._frames)
 
 
 def _env_maker(
@@ -190,10 +198,11 @@ def _describe(env: gymnasium.Env) -> str:
   return f'gym:{spec.id}' if spec else type(env.unwrapped).__name__
 
 
-def _stacked_shape(shape: tuple[int, ...], num: int) -> tuple[int, ...]:
-  if num == 1:
-    return shape
-  return (*shape[:-1], num * shape[-1]) if shape else (num,)
+def _stack_frames(*frames: np.ndarray) -> np.ndarray:
+  """Along the last axis; a new one for numbers and for images without one."""
+  if frames[0].ndim in (0, 2):
+    return np.stack(frames, axis=-1)
+  return np.concatenate(frames, axis=-1)
 
 
 def _encoder(

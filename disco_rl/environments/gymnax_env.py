@@ -49,7 +49,14 @@ def build(
     The environment.
   """
   env, params = _make(name)
-  params = params.replace(**settings.params.to_dict())
+  changes = settings.params.to_dict()
+  unknown = sorted(set(changes) - set(get_config(name).params))
+  if unknown:
+    raise ValueError(
+      f'unknown params {unknown} of gymnax:{name}; accepted: '
+      f'{sorted(get_config(name).params)}'
+    )
+  params = params.replace(**changes)
   return GymnaxEnvironment(env, params, batch_size, f'gymnax:{name}')
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 
 from disco_rl import checks
+from disco_rl import replay
 from disco_rl import settings
 from disco_rl import types
 from disco_rl import utils
@@ -44,11 +45,10 @@ class Config:
     lifetimes: in inner updates. An agent is given one of them, with
       probability ∝ 1 / lifetime, and begins anew when it is over. Empty for
       agents that are never reset.
-    rematerialize: whether the backward pass computes each inner update again
-      instead of keeping its intermediate values. None to do so for windows of
-      more than 7 updates, where memory begins to matter.
-    num_kept_updates: how many of the last inner updates keep their values all
-      the same, which costs a fixed amount of memory and saves their time.
+    num_kept_updates: how many of the last inner updates (and the first) keep
+      their intermediate values for the backward pass, which computes those of
+      all others again. More of them need more memory and less time. 0 keeps
+      none, None all.
     meta_gradient_mode: how inner updates are differentiated: in plain
       `'reverse'` mode, in `'mixed'` mode (see `Agent.in_mixed_mode`), or
       `'auto'` for whichever is faster: mixed where they are rematerialised.
@@ -68,8 +68,7 @@ class Config:
   max_grad_norm: float | None = None
   max_abs_update: float | None = None
   lifetimes: tuple[int, ...] = ()
-  rematerialize: bool | None = None
-  num_kept_updates: int = 6
+  num_kept_updates: int | None = 6
   meta_gradient_mode: str = 'auto'
   agents_at_once: int | None = 1
   weights: MetaLossWeights = dataclasses.field(default_factory=MetaLossWeights)
@@ -81,18 +80,10 @@ class Config:
       rollout_length=2,
       batch_size=1,
       replay_capacity=1,
-      num_kept_updates=0,
     )
-    if not 0 <= self.replay_fraction < 1:
-      raise ValueError(
-        f'replay_fraction must be in [0, 1), got {self.replay_fraction}'
-      )
-    if self.num_envs < 1:
-      raise ValueError(
-        f'of a batch of {self.batch_size}, a replay_fraction of '
-        f'{self.replay_fraction} leaves nothing to act: make one smaller or '
-        'the other larger'
-      )
+    replay.split_batch(self.batch_size, self.replay_fraction)
+    if self.num_kept_updates is not None:
+      checks.check_at_least(self, num_kept_updates=0)
     if self.num_replayed and self.replay_capacity % self.num_envs:
       raise ValueError(
         f'replay_capacity ({self.replay_capacity}) must be a multiple of the '
@@ -127,19 +118,12 @@ class Config:
   @property
   def num_envs(self) -> int:
     """How many environments each agent acts in."""
-    return round(self.batch_size * (1 - self.replay_fraction))
+    return replay.split_batch(self.batch_size, self.replay_fraction)[0]
 
   @property
   def num_replayed(self) -> int:
     """How many trajectories of a batch come from the replay."""
     return self.batch_size - self.num_envs
-
-  @property
-  def rematerializes(self) -> bool:
-    """Whether inner updates are computed again in the backward pass."""
-    if self.rematerialize is None:
-      return self.num_inner_updates > 1 + self.num_kept_updates
-    return self.rematerialize
 
   def uses_mixed_mode(self, rematerialize: bool) -> bool:
     """How inner updates that are rematerialised, or not, are differentiated.
@@ -166,13 +150,13 @@ class Config:
     Returns:
       First, last (not included), and whether they are rematerialised.
     """
-    kept = num_updates
-    if self.rematerializes:
-      kept = min(self.num_kept_updates, num_updates - 1)
+    kept = num_updates - 1
+    if self.num_kept_updates is not None:
+      kept = min(kept, self.num_kept_updates)
     bounds = [
-      (0, 1, self.rematerializes and kept == 0),
+      (0, 1, self.num_kept_updates == 0),
       (1, num_updates - kept, True),
-      (max(1, num_updates - kept), num_updates, False),
+      (num_updates - kept, num_updates, False),
     ]
     return [bound for bound in bounds if bound[0] < bound[1]]
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jmp
 
 from disco_rl import types
@@ -35,11 +34,9 @@ def with_policy(
     def wrapped(
       params: Any, state: Any, observations: Any, *args: Any
     ) -> tuple[types.AgentOuts, types.HaikuState]:
-      observations = jax.tree.map(observations_lib.to_float, observations)
-      outs = apply(
-        *policy.cast_to_compute((params, state, observations)), *args
-      )
-      return policy.cast_to_output(outs)
+      inputs = policy.cast_to_compute((params, state, observations))
+      with observations_lib.computing_in(policy.compute_dtype):
+        return policy.cast_to_output(apply(*inputs, *args))
 
     return wrapped
 

@@ -17,7 +17,9 @@ import jax.numpy as jnp
 from disco_rl.networks import observations as observations_lib
 
 
-def mlp_torso(dense: Sequence[int]) -> Callable[[Any], jax.Array]:
+def mlp_torso(
+  dense: Sequence[int] = (512, 512),
+) -> Callable[[Any], jax.Array]:
   """A ReLU network on the flattened observation.
 
   Args:

@@ -7,6 +7,7 @@ a millisecond), several processes step several streams at once.
 from collections.abc import Callable, Sequence
 import multiprocessing
 from multiprocessing import connection
+import signal
 import traceback
 from typing import Any
 import weakref
@@ -133,6 +134,11 @@ class WorkerEnvironment(base.Environment):
 
   def restore(self, snapshot: Any) -> None:
     """Puts every stream back."""
+    if len(snapshot) != self._num:
+      raise ValueError(
+        f'a snapshot of {len(snapshot)} workers of {self._name} cannot be '
+        f'restored with num_workers={self._num}'
+      )
     self._ask_all('restore', list(snapshot))
 
   def close(self) -> None:
@@ -147,7 +153,8 @@ class WorkerEnvironment(base.Environment):
       for worker, argument in zip(self._workers, arguments, strict=True):
         worker.send(method, argument)
       return [worker.receive() for worker in self._workers]
-    except WorkerError:
+    except BaseException:
+      # Answers that nobody fetched would be taken for those of the next step.
       self.close()
       raise
 
@@ -195,7 +202,8 @@ class _Worker:
     self._process.join(_SECONDS_TO_CLOSE)
     return WorkerError(
       f'{self._name} died with exit code {self._process.exitcode}; a negative '
-      'one is the signal that killed it'
+      'one is the signal that killed it. At the very start, a script of yours '
+      "without `if __name__ == '__main__':` is the usual cause"
     )
 
 
@@ -209,6 +217,8 @@ def _serve(
   pipe: connection.Connection, make_streams: StreamsFn, seeds: list[int]
 ) -> None:
   """What a worker does: builds its streams, and answers until it is left."""
+  # Ctrl-C reaches all processes; the one that listens decides what to do.
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
   env: base.Environment | None = None
   try:
     while True:
@@ -219,7 +229,7 @@ def _serve(
         pipe.send((True, _answer(env, method, argument)))
       except Exception:  # Anything: it is told, and the streams stay.
         pipe.send((False, traceback.format_exc()))
-  except (EOFError, OSError, KeyboardInterrupt):
+  except (EOFError, OSError):
     pass  # Nobody listens any more.
   finally:
     if env is not None:
