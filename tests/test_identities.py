@@ -12,6 +12,7 @@ from disco_rl import categorical
 from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import convolution
 from disco_rl.networks import lstm
 from disco_rl.networks import meta_nets
 from disco_rl.value_fns import value_utils
@@ -301,3 +302,24 @@ def test_policy_gradient_loss():
   np.testing.assert_allclose(loss(advs, False), wanted, 1e-5)
   assert not jax.grad(loss)(advs, False).any()
   assert jax.grad(loss)(advs, True).any()
+
+
+@pytest.mark.parametrize('kernel', [1, 3, 5])
+def test_convolution_is_haikus(kernel):
+  """Names, initial values, outputs and gradients."""
+  x = jax.random.normal(jax.random.PRNGKey(0), (2, 6, 5, 3))
+  ours, haikus = (
+    hk.without_apply_rng(
+      hk.transform(lambda x, layer=layer: layer(4, kernel)(x))
+    )
+    for layer in (convolution.Conv2D, hk.Conv2D)
+  )
+  params = ours.init(jax.random.PRNGKey(1), x)
+  golden.check_trees_close(params, haikus.init(jax.random.PRNGKey(1), x), 1e-6)
+  results = [
+    jax.value_and_grad(
+      lambda p, x, net=net: jnp.sum(jnp.sin(net.apply(p, x))), argnums=(0, 1)
+    )(params, x)
+    for net in (ours, haikus)
+  ]
+  golden.check_trees_close(*results, 1e-5)

@@ -14,6 +14,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from disco_rl.networks import convolution
 from disco_rl.networks import observations as observations_lib
 
 
@@ -51,7 +52,7 @@ class ConvTorso(hk.Module):
     Args:
       dense: layer sizes after the convolutions; no activation after the last.
       channels: of each convolution.
-      kernel: width of the convolutions.
+      kernel: width of the convolutions, an odd number.
       name: Haiku name.
     """
     super().__init__(name=name)
@@ -64,7 +65,7 @@ class ConvTorso(hk.Module):
 
     def convolve(x: jax.Array) -> jax.Array:
       for channels in self._channels:
-        x = jax.nn.relu(hk.Conv2D(channels, self._kernel)(x))
+        x = jax.nn.relu(convolution.Conv2D(channels, self._kernel)(x))
       return x
 
     return _join(observations, convolve, self._dense)
@@ -102,12 +103,12 @@ class ResidualTorso(hk.Module):
 
     def convolve(x: jax.Array) -> jax.Array:
       for channels in self._channels:
-        x = hk.Conv2D(channels, 3)(x)
+        x = convolution.Conv2D(channels, 3)(x)
         x = hk.max_pool(x, (1, 3, 3, 1), (1, 2, 2, 1), 'SAME')
         for _ in range(self._num_blocks):
           residual = x
           for _ in range(2):
-            residual = hk.Conv2D(channels, 3)(jax.nn.relu(residual))
+            residual = convolution.Conv2D(channels, 3)(jax.nn.relu(residual))
           x += residual
       return jax.nn.relu(x)
 
