@@ -62,6 +62,7 @@ def learning_curves(
       axes.fill_between(
         at, mean - band, mean + band, color=color, alpha=0.15, linewidth=0
       )
+  _fit_to_lines(axes)
   axes.set_xlabel(_NAMES.get(x, x))
   axes.set_ylabel(_NAMES.get(column, column))
   axes.set_title(title)
@@ -70,6 +71,19 @@ def learning_curves(
   if runs:
     axes.legend(loc='best', frameon=False)
   return figure
+
+
+def _fit_to_lines(axes: Any) -> None:
+  """Shows all lines; bands of two seeds would dwarf them."""
+  values = [line.get_ydata() for line in axes.get_lines()]
+  if not values:
+    return
+  together = np.concatenate(values)
+  together = together[np.isfinite(together)]
+  if together.size:
+    low, high = together.min(), together.max()
+    margin = 0.08 * ((high - low) or 1.0)
+    axes.set_ylim(low - margin, high + margin)
 
 
 def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:

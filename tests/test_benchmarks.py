@@ -2,6 +2,7 @@
 
 import json
 
+from benchmarks import environments
 from benchmarks import learner_step
 from benchmarks import training_iteration
 from benchmarks import units
@@ -22,3 +23,15 @@ def test_learner_step():
 def test_training_iteration():
   result = training_iteration.benchmark(rule=None, chunk=16, num_chunks=1)
   assert result['units'] > 0 and result['milliseconds'] > 0
+
+
+def test_environments():
+  rows = environments.benchmark_steps('catch', 2, 5)
+  rows += environments.benchmark_steps('gym:CartPole-v1', 2, 5)
+  assert [row['workers'] for row in rows] == [0, 0, 2]
+  assert all(row['steps_per_second'] > 0 for row in rows)
+  rows = environments.benchmark_overlap(
+    'catch_numpy', 'actor_critic', 3, batch_size=4, replay_ratio=2
+  )
+  assert [row['overlap'] for row in rows] == [False, True]
+  assert all(row['iterations_per_second'] > 0 for row in rows)
