@@ -70,13 +70,17 @@ def choose(rule: str) -> RuleChoice:
 def _best() -> RuleChoice:
   """Disco103 if it can be had, else a shipped rule, else a hand-made one."""
   reasons = []
-  known = rule_store.known_rules().values()
-  for info in sorted(known, key=lambda info: info.name != 'disco_103'):
+  known = rule_store.known_rules()
+  names = sorted(known, key=lambda name: name != 'disco_103')
+  for name in [*names, 'actor_critic']:
     try:
-      return choose(info.name)
+      choice = choose(name)
     except rule_store.RuleFileError as error:
-      reasons.append(f'no {info.name}: {error}')
-  logging.getLogger(__name__).warning(
-    '%s\nGoing on with the hand-made actor_critic.', '\n'.join(reasons)
-  )
-  return choose('actor_critic')
+      reasons.append(f'no {name}: {error}')
+      continue
+    if reasons:
+      logging.getLogger(__name__).warning(
+        '%s\nGoing on with %s.', '\n'.join(reasons), name
+      )
+    return choice
+  raise AssertionError('a hand-made rule is always there')

@@ -1,12 +1,12 @@
 """The discovered rule around a Flax network, in a loop of one's own.
 
-  python examples/flax_catch.py --rule disco_103
+  python examples/flax_catch.py disco_103
 
 The rule needs nothing of a network but a function that unrolls it. Everything
 else here (acting, optimiser, loop) could be your own code.
 """
 
-import argparse
+import sys
 
 import flax.linen as nn
 import jax
@@ -36,78 +36,64 @@ class Network(nn.Module):
     }
 
 
-network = Network()
-
-
 def unroll(theta, state, observations, should_reset):
-  return network.apply(theta, observations), state  # It has no memory.
+  return Network().apply(theta, observations), state  # It has no memory.
 
 
 def train(eta, num_updates, rng, learning_rate=1e-3):
-  """Returns the average reward of each update's rollout, [num_updates]."""
+  """Returns the average return of each update's rollout, [num_updates]."""
   env = registry.get_environment('catch', B, rows=5, columns=5)
   config = settings.get_settings_disco()
   rule = disco.DiscoUpdateRule(**config.update_rule)
   optimizer = optax.adam(learning_rate)
   init_rng, meta_rng, env_rng, rng = jax.random.split(rng, 4)
-  env_state, timestep = env.reset(env_rng)
-  theta = network.init(init_rng, timestep.observation)
-  meta_state = rule.init_meta_state(meta_rng, theta)
+  stream = env.reset(env_rng)  # The environments' state, and a timestep.
+  theta = Network().init(init_rng, stream[1].observation)
 
-  def act(theta, carry, rng):  # One step of all environments.
-    env_state, timestep = carry
-    logits = network.apply(theta, timestep.observation)['logits']
+  def act(theta, stream, rng):  # One step of all environments.
+    env_state, timestep = stream
+    logits = Network().apply(theta, timestep.observation)['logits']
     actions = jax.random.categorical(rng, logits)
     return env.step(env_state, actions), (timestep, actions, logits)
 
+  def loss_fn(theta, steps, meta_state, rng):
+    timesteps, actions, logits = steps  # [T+1, B, ...]
+    rollout = types.UpdateRuleInputs(
+      observations=timesteps.observation,
+      actions=actions,
+      rewards=timesteps.reward[1:],
+      is_terminal=timesteps.step_type[1:] == 2,
+      agent_out=unroll(theta, None, timesteps.observation, None)[0],
+      behaviour_agent_out=dict(logits=logits),
+    )
+    hyper = config.hyper_params
+    loss, meta_state, _ = rule(
+      eta, theta, None, rollout, hyper, meta_state, unroll, rng, axis_name=None
+    )
+    return jnp.mean(loss), meta_state
+
   def update(carry, rng):
     theta, opt_state, meta_state, stream = carry
-    act_rng, rule_rng = jax.random.split(rng)
-    stream, (steps, actions, logits) = jax.lax.scan(
-      lambda c, k: act(theta, c, k), stream, jax.random.split(act_rng, T + 1)
+    stream, steps = jax.lax.scan(
+      lambda s, k: act(theta, s, k), stream, jax.random.split(rng, T + 1)
     )
-
-    def loss_fn(theta):
-      rollout = types.UpdateRuleInputs(
-        observations=steps.observation,
-        actions=actions,
-        rewards=steps.reward[1:],
-        is_terminal=steps.step_type[1:] == 2,
-        agent_out=network.apply(theta, steps.observation),
-        behaviour_agent_out=dict(logits=logits),
-      )
-      loss, new_meta_state, _ = rule(
-        eta,
-        theta,
-        None,
-        rollout,
-        config.hyper_params,
-        meta_state,
-        unroll,
-        rule_rng,
-        axis_name=None,
-      )
-      return jnp.mean(loss), new_meta_state
-
-    grads, meta_state = jax.grad(loss_fn, has_aux=True)(theta)
+    grads, meta_state = jax.grad(loss_fn, has_aux=True)(
+      theta, steps, meta_state, rng
+    )
     updates, opt_state = optimizer.update(grads, opt_state)
     theta = optax.apply_updates(theta, updates)
-    is_end = steps.step_type == 2
-    score = jnp.sum(steps.reward) / jnp.sum(is_end)  # Reward per episode.
+    num_ends = jnp.sum(steps[0].step_type == 2)
+    score = jnp.sum(steps[0].reward) / num_ends
     return (theta, opt_state, meta_state, stream), score
 
-  carry = (theta, optimizer.init(theta), meta_state, (env_state, timestep))
+  meta_state = rule.init_meta_state(meta_rng, theta)
+  carry = (theta, optimizer.init(theta), meta_state, stream)
   keys = jax.random.split(rng, num_updates)
   return jax.jit(lambda: jax.lax.scan(update, carry, keys)[1])()
 
 
 if __name__ == '__main__':
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--rule', default='disco_103', help='name or path')
-  parser.add_argument('--updates', type=int, default=300)
-  arguments = parser.parse_args()
-  scores = train(
-    rule_params.load(arguments.rule), arguments.updates, jax.random.PRNGKey(0)
-  )
-  for i in range(0, arguments.updates, max(1, arguments.updates // 20)):
-    print(f'update {i:4d}: average return {scores[i]:+.2f}')
+  eta = rule_params.load(sys.argv[1] if len(sys.argv) > 1 else 'disco_103')
+  scores = train(eta, num_updates=300, rng=jax.random.PRNGKey(0))
+  for i in range(0, 300, 20):
+    print(f'update {i:3d}: average return {scores[i]:+.2f}')

@@ -1,11 +1,7 @@
 """The command line: what it writes, how it resumes, what it refuses."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 
 import jax
 import numpy as np
@@ -19,6 +15,7 @@ from disco_rl.cli import errors
 from disco_rl.cli import main
 from disco_rl.cli import overrides
 from disco_rl.environments import registry
+from tests import runs
 from tests import small
 
 TINY = [
@@ -32,20 +29,6 @@ TINY = [
 
 def _eval(*arguments, rule='actor_critic'):
   return main.main(['eval', '--rule', rule, '--quiet', *TINY, *arguments])
-
-
-def _same_files(one, other):
-  names = sorted(p.name for p in one.iterdir() if p.name != '.lock')
-  assert names == sorted(p.name for p in other.iterdir() if p.name != '.lock')
-  assert (one / 'metrics.csv').read_text() == (
-    other / 'metrics.csv'
-  ).read_text()
-  for name in names:
-    if name.endswith('.npz'):
-      a, b = files.read_npz(one / name), files.read_npz(other / name)
-      assert a.keys() == b.keys()
-      for key in a:
-        np.testing.assert_array_equal(a[key], b[key], err_msg=key)
 
 
 @pytest.fixture(scope='module')
@@ -118,58 +101,29 @@ def test_more_steps_later_are_the_same_run(whole_run, tmp_path):
   )
 
 
-def _start(*arguments):
-  """The command in a process of its own, sharing this one's programs."""
-  environment = dict(
-    os.environ,
-    JAX_COMPILATION_CACHE_DIR=str(jax.config.jax_compilation_cache_dir),
-    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
-    JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES='-1',
-    JAX_NUM_CPU_DEVICES='8',
-  )
-  command = [sys.executable, '-m', 'disco_rl.cli.main', 'eval', '--quiet']
-  return subprocess.Popen(
-    [*command, *arguments],
-    env=environment,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  )
-
-
-def _wait_for_rows(out, count, process):
-  for _ in range(6000):  # Five minutes: a busy machine may compile for long.
-    if len(metrics_table.read_csv(out / 'metrics.csv')) >= count:
-      return
-    assert process.poll() is None, process.communicate()
-    time.sleep(0.05)
-  process.kill()
-  raise AssertionError(f'no progress: {process.communicate()}')
-
-
 def test_kill_and_resume_is_the_same_run(tmp_path):
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
   long = ['--rule=actor_critic', '--steps=1200', *TINY]
   long += ['--set=checkpoint_every=40']
-  process = _start(*long, f'--out={whole}')
+  process = runs.start('eval', *long, f'--out={whole}')
   _, error = process.communicate()
   assert process.returncode == 0, error
-  process = _start(*long, f'--out={killed}')
-  _wait_for_rows(killed, 20, process)
+  process = runs.start('eval', *long, f'--out={killed}')
+  runs.wait_for_rows(killed, 20, process)
   process.kill()
   process.communicate()
   assert not (killed / 'params_0.npz').exists()
   metrics_table.read_csv(killed / 'metrics.csv')
 
-  process = _start('--resume', str(killed))
-  _wait_for_rows(killed, 100, process)
+  process = runs.start('eval', '--resume', str(killed))
+  runs.wait_for_rows(killed, 100, process)
   process.send_signal(signal.SIGINT)
   out, error = process.communicate()
   assert process.returncode == 130, error
   assert 'Stopping after this chunk' in error and '--resume' in out
 
   assert main.main(['eval', '--resume', str(killed), '--quiet']) == 0
-  _same_files(killed, whole)
+  runs.check_same_files(killed, whole)
 
 
 def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """`disco-rl meta-train`: what it writes, how it resumes, what it refuses."""
 
 import json
+import signal
 
 import jax
 import numpy as np
@@ -12,6 +13,7 @@ from disco_rl import metrics_table
 from disco_rl import rule_params
 from disco_rl.cli import main
 from disco_rl.meta_training import settings as settings_lib
+from tests import runs
 from tests import small
 
 TINY = [
@@ -76,6 +78,35 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   assert main.main(arguments) == 0
   dry = [f'--init={whole}', '--dry-run']
   assert _meta_train(*dry) == 0
+
+
+@pytest.mark.slow
+def test_kill_and_resume_is_the_same_run(tmp_path):
+  """With agents that begin anew and a replay of each one's own."""
+  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
+  long = ['--steps=60', '--set=agent.net_settings.net_args.dense=9,8', *TINY]
+  long += ['--set=meta.lifetimes=6,20', '--set=meta.batch_size=4']
+  long += ['--set=meta.replay_fraction=0.5', '--set=meta.replay_capacity=16']
+  process = runs.start('meta-train', *long, f'--out={whole}')
+  _, error = process.communicate()
+  assert process.returncode == 0, error
+  process = runs.start('meta-train', *long, f'--out={killed}')
+  runs.wait_for_rows(killed, 5, process)
+  process.kill()
+  process.communicate()
+  assert len(metrics_table.read_csv(killed / 'metrics.csv')) < 60
+
+  process = runs.start('meta-train', '--resume', str(killed))
+  runs.wait_for_rows(killed, 20, process)
+  process.send_signal(signal.SIGINT)
+  out, error = process.communicate()
+  assert process.returncode == 130, error
+  assert 'Saved. Go on with' in out
+
+  process = runs.start('meta-train', '--resume', str(killed))
+  _, error = process.communicate()
+  assert process.returncode == 0, error
+  runs.check_same_files(killed, whole)
 
 
 @pytest.mark.slow

@@ -1,0 +1,57 @@
+"""Runs of the command line in processes of their own, and their folders."""
+
+import os
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+
+from disco_rl import files
+from disco_rl import metrics_table
+
+
+def start(command, *arguments):
+  """The command in a process of its own, sharing this one's programs."""
+  environment = dict(
+    os.environ,
+    JAX_COMPILATION_CACHE_DIR=str(jax.config.jax_compilation_cache_dir),
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
+    JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES='-1',
+    JAX_NUM_CPU_DEVICES='8',
+  )
+  program = [sys.executable, '-m', 'disco_rl.cli.main', command, '--quiet']
+  return subprocess.Popen(
+    [*program, *arguments],
+    env=environment,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def wait_for_rows(out, count, process):
+  """Returns once there are `count` rows of metrics."""
+  for _ in range(6000):  # Five minutes: a busy machine may compile for long.
+    if len(metrics_table.read_csv(out / 'metrics.csv')) >= count:
+      return
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.05)
+  process.kill()
+  raise AssertionError(f'no progress: {process.communicate()}')
+
+
+def check_same_files(one, other):
+  """Two folders have the same files with the same numbers in them."""
+  names = sorted(p.name for p in one.iterdir() if p.name != '.lock')
+  assert names == sorted(p.name for p in other.iterdir() if p.name != '.lock')
+  assert (one / 'metrics.csv').read_text() == (
+    other / 'metrics.csv'
+  ).read_text()
+  for name in names:
+    if name.endswith('.npz'):
+      a, b = files.read_npz(one / name), files.read_npz(other / name)
+      assert a.keys() == b.keys()
+      for key in a:
+        np.testing.assert_array_equal(a[key], b[key], err_msg=key)
