@@ -6,7 +6,7 @@ are explained in `units.py`. A row per window, number of agents and way to
 compute the meta-gradient:
 
   python -m benchmarks.meta_update --agents 2 16 --inner 2 --json results.json
-  python -m benchmarks.meta_update --agents 1 --inner 20 --modes plain mixed
+  python -m benchmarks.meta_update --agents 1 --inner 20 --modes plain default
 """
 
 import argparse

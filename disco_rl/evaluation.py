@@ -16,6 +16,7 @@ import numpy as np
 
 from disco_rl import experiment
 from disco_rl import metrics_table
+from disco_rl import network_settings
 from disco_rl import population as population_lib
 from disco_rl import progress
 from disco_rl import rule_params
@@ -106,7 +107,8 @@ def evaluate(
       environment from a batch size and a seed.
     update_rule_params: η; None for a hand-made rule.
     agent_settings: by default those of the discovered rule if there is an η,
-      else those of the actor-critic.
+      else those of the actor-critic; with the network that suits the
+      environment, if that is known.
     seeds: K different numbers.
     num_iterations: how many times to act for one rollout and learn once.
     config: sizes of batch, rollout and replay.
@@ -121,6 +123,8 @@ def evaluate(
   if agent_settings is None:
     rule = 'actor_critic' if update_rule_params is None else 'disco'
     agent_settings = default_agent_settings(rule)
+    if isinstance(env, str):
+      network_settings.choose(agent_settings, registry.suggested_network(env))
   if isinstance(env, str):
     env = registry.environment_fn(env, **(env_settings or {}))
   elif env_settings:

@@ -149,6 +149,13 @@ def learning_rate_schedule(
   return learning_rate
 
 
+def get_settings() -> dict[str, Any]:
+  """The group `optimizer` of an agent's settings, as if it were not there."""
+  return dict(
+    schedule='constant', warmup_updates=0, total_updates=0, weight_decay=0.0
+  )
+
+
 def agent_optimizer(
   agent_settings: config_dict.ConfigDict,
 ) -> optax.GradientTransformation:

@@ -108,13 +108,13 @@ class Population:
     """
     keys = jax.numpy.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
     if self.is_jittable:
-      return self._init(keys, None)
+      return self._init_checked(keys, None)
     actors = tuple(
       acting.initial_actor_state(self.agent, env, jax.random.split(key, 3)[1])
       for env, key in zip(self._host_envs, keys, strict=True)
     )
     stacked = jax.tree.map(lambda *xs: np.stack(xs), *actors)
-    return self._init(keys, stacked)._replace(actor=actors)
+    return self._init_checked(keys, stacked)._replace(actor=actors)
 
   def run(
     self,
@@ -194,6 +194,13 @@ class Population:
     """Frees what environments on the host hold."""
     for env in self._host_envs:
       env.close()
+
+  def _init_checked(
+    self, keys: chex.PRNGKey, actors: Any
+  ) -> experiment_lib.ExperimentState:
+    """Fresh agents, if this machine has room for them."""
+    replay.check_fits(jax.eval_shape(self._init, keys, actors).buffer)
+    return self._init(keys, actors)
 
   def _run_on_host(
     self, eta: types.MetaParams, state: Any, num_iterations: int

@@ -7,10 +7,13 @@ steps of Atari frames, for one, needs 50 GB.
 
 from collections.abc import Mapping
 import dataclasses
+import logging
 from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import checks
+from disco_rl import replay
 from disco_rl import utils
 
 
@@ -27,7 +30,8 @@ class Preset:
     discount: γ.
     frame_stack: frames shown at once; 1 for no stacking.
     batch_size: trajectories per update.
-    replay_fraction: how much of a batch is replayed.
+    replay_fraction: how much of a batch is replayed; all but one trajectory
+      where it asks for less than one that is fresh.
     replay_steps: environment steps kept.
     rollout_length: steps of a trajectory.
     network: of `network_settings.PRESETS`, None for any.
@@ -117,16 +121,47 @@ def apply(config: config_dict.ConfigDict, name: str) -> None:
   _set_if_there(agent.update_rule, 'value_discount', preset.discount)
   if 'value_fn' in agent:
     agent.value_fn.discount_factor = preset.discount
-  _set_if_there(config.env, 'frame_stack', preset.frame_stack)
-  num_envs = max(1, round(preset.batch_size * (1 - preset.replay_fraction)))
-  steps_per_update = num_envs * preset.rollout_length
-  agent.optimizer.warmup_updates = -(-preset.warmup_steps // steps_per_update)
-  capacity = preset.replay_steps // preset.rollout_length
+  if 'frame_stack' in config.env:
+    config.env.frame_stack = preset.frame_stack
+  elif preset.frame_stack > 1:
+    logging.getLogger(__name__).warning(
+      'the preset %s shows %d frames at once, for which this environment has '
+      'no setting',
+      name,
+      preset.frame_stack,
+    )
   experiment = config.experiment
   experiment.rollout_length = preset.rollout_length
   experiment.batch_size = preset.batch_size
   with experiment.ignore_type():
     experiment.replay_fraction = preset.replay_fraction
+  derive(config, name)
+
+
+def derive(config: config_dict.ConfigDict, name: str) -> None:
+  """Sets what a preset says in environment steps, in place.
+
+  To be called again if the sizes of batch or rollout were changed.
+
+  Args:
+    config: as of `apply`.
+    name: a key of `PRESETS`.
+  """
+  preset = utils.lookup(PRESETS, name, 'preset')
+  experiment = config.experiment
+  checks.check_at_least(
+    experiment, batch_size=1, rollout_length=2, replay_ratio=1
+  )
+  fraction = experiment.replay_fraction
+  if fraction is None:
+    num_envs = max(1, experiment.batch_size // experiment.replay_ratio)
+  else:
+    num_envs, _ = replay.split_batch(experiment.batch_size, fraction)
+  steps_per_update = num_envs * experiment.rollout_length
+  config.agent.optimizer.warmup_updates = -(
+    -preset.warmup_steps // steps_per_update
+  )
+  capacity = preset.replay_steps // experiment.rollout_length
   experiment.replay_capacity = capacity - capacity % num_envs
 
 

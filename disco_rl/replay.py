@@ -47,7 +47,6 @@ def init(rollout: types.ActorRollout, capacity: int) -> ReplayState:
     lambda x: types.ArraySpec((capacity, x.shape[0], *x.shape[2:]), x.dtype),
     rollout,
   )
-  _check_fits(specs, capacity)
   return ReplayState(
     data=utils.zeros_like_spec(specs),
     num_added=jnp.zeros([], jnp.int32),
@@ -118,18 +117,22 @@ def sample(
   )
 
 
-def _check_fits(specs: Any, capacity: int) -> None:
+def check_fits(buffers: Any) -> None:
   """Refuses what is larger than the memory of this machine.
 
   Accelerators tell by themselves; a host would swap, or kill the process much
   later.
+
+  Args:
+    buffers: the buffers of all agents, a tree of arrays or specs.
   """
   if jax.default_backend() != 'cpu' or not hasattr(os, 'sysconf'):
     return
-  needed = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(specs))
+  needed = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(buffers))
   available = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   if needed > available:
     raise ValueError(
-      f'a replay of {capacity} trajectories needs {needed / 1e9:.1f} GB, but '
-      f'this machine has {available / 1e9:.1f} GB: make replay_capacity smaller'
+      f'the replay needs {needed / 1e9:.1f} GB, but this machine has '
+      f'{available / 1e9:.1f} GB: make replay_capacity smaller, or train fewer '
+      'agents at once'
     )

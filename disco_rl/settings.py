@@ -1,6 +1,6 @@
 """Settings of agents: which rule, which network, which numbers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ml_collections import config_dict
@@ -129,6 +129,27 @@ def get_settings(name: str) -> config_dict.ConfigDict:
     A new copy, yours to change.
   """
   return utils.lookup(SETTINGS, name, 'update rule')()
+
+
+def update_from_plain(
+  config: config_dict.ConfigDict, plain: Mapping[str, Any]
+) -> None:
+  """Takes over recorded settings, in place.
+
+  Args:
+    config: what is not in it is not taken over, nor what is no number, text or
+      list of them in it.
+    plain: settings as they were written to a file as JSON.
+  """
+  for name, value in plain.items():
+    if name not in config:
+      continue
+    if isinstance(config[name], config_dict.ConfigDict):
+      update_from_plain(config[name], value)
+    elif isinstance(config[name], tuple | list):
+      config[name] = tuple(value)
+    elif isinstance(config[name], bool | int | float | str):
+      config[name] = value
 
 
 def _mlp_settings(dense: tuple[int, ...], model_size: int) -> dict[str, Any]:

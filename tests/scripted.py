@@ -41,7 +41,7 @@ class _Script:
 
 
 class Scripted(dm_env.Environment):
-  """As a dm_env."""
+  """As a dm_env; every second episode ends by a time limit."""
 
   def __init__(self, seed: int = 0, action_dtype: type = np.int64):
     del seed
@@ -55,7 +55,8 @@ class Scripted(dm_env.Environment):
   def step(self, action):
     make = dm_env.transition
     if self._script.advance():
-      make = dm_env.termination
+      by_limit = self._script.episode % 2 == 0
+      make = dm_env.truncation if by_limit else dm_env.termination
     return make(
       reward=float(self._script.clock), observation=self._script.observation()
     )

@@ -4,6 +4,7 @@ import json
 
 from benchmarks import environments
 from benchmarks import learner_step
+from benchmarks import meta_update
 from benchmarks import training_iteration
 from benchmarks import units
 
@@ -23,6 +24,11 @@ def test_learner_step():
 def test_training_iteration():
   result = training_iteration.benchmark(rule=None, chunk=16, num_chunks=1)
   assert result['units'] > 0 and result['milliseconds'] > 0
+
+
+def test_meta_update():
+  result = meta_update.benchmark(1, 1, 'default', num_rounds=1)
+  assert result['units'] > 0 and result['compile_seconds'] > 0
 
 
 def test_environments():

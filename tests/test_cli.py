@@ -10,7 +10,9 @@ import pytest
 from disco_rl import evaluation
 from disco_rl import files
 from disco_rl import metrics_table
+from disco_rl import rule_choice
 from disco_rl import rule_params
+from disco_rl import rule_store
 from disco_rl.cli import errors
 from disco_rl.cli import main
 from disco_rl.cli import overrides
@@ -144,6 +146,33 @@ def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   assert config['rule'] == 'a'
 
 
+def test_a_rule_brings_the_settings_it_was_trained_with(tmp_path, capsys):
+  """Those of the small rule, though the command's defaults are others."""
+  trained_with = overrides.to_plain(small.settings('disco'))
+  rule = small.make_agent('disco').update_rule
+  eta, _ = jax.jit(rule.init_params)(jax.random.PRNGKey(1))
+  path = tmp_path / 'mine.npz'
+  metadata = dict(config=dict(settings=dict(agent=trained_with)))
+  rule_params.save(path, eta, metadata)
+  assert main.main(['eval', '--rule', str(path), '--dry-run', *TINY]) == 0
+  agent = json.loads(capsys.readouterr().out)['settings']['agent']
+  assert agent['update_rule'] == trained_with['update_rule']
+  assert agent['net_settings']['net_args']['dense'] == [9, 8]
+  rule_params.save(path, eta, {})
+  assert main.main(['eval', '--rule', str(path), '--dry-run', *TINY]) == 2
+  assert 'do not fit the meta-network' in capsys.readouterr().err
+
+
+def test_the_best_rule_that_can_be_had(monkeypatch, caplog, no_rule_folders):
+  def no_network(info, folder):
+    raise rule_store.RuleFileError('no network')
+
+  monkeypatch.setattr(rule_store, 'download', no_network)
+  assert rule_choice.choose('best').name == 'actor_critic'
+  assert 'no network' in caplog.text
+  assert 'Going on with actor_critic' in caplog.text
+
+
 def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
   tmp_path, capsys
 ):
@@ -176,6 +205,11 @@ def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
       'min_replay_size',
     ),
     (['--rule=actor_critic', '--env=gym:Pendulum-v1'], 'only discrete actions'),
+    (
+      ['--rule=actor_critic', '--env=gym:Pendulum-v1']
+      + ['--set=env.num_workers=1'],
+      'only discrete actions',
+    ),
     (
       ['--rule=actor_critic', '--set=experiment.replay_fraction=half'],
       'replay_fraction is a number, true, false or none',
@@ -210,7 +244,11 @@ def test_mistakes_are_told_before_anything_is_written(
     raise ValueError(error)
 
 
-SMALL_SIZES = [argument for argument in TINY if 'env.' not in argument]
+SMALL_SIZES = [
+  argument
+  for argument in TINY
+  if 'env.' not in argument and 'replay_ratio' not in argument
+]
 
 MODULE = """
 from disco_rl.environments import catch, registry
@@ -225,12 +263,13 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
   (tmp_path / 'my_module.py').write_text(MODULE)
   # A registration in this process must not outlive the test.
   monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
-  runs = {
+  cases = {
     'gym_CartPole-v1-actor_critic': [
       '--env=gym:CartPole-v1',
       "--set=env.kwargs={'max_episode_steps': 9}",
       '--core=lstm',
       '--set=experiment.overlap_acting=true',
+      '--set=experiment.replay_ratio=4',
     ],
     'narrow-actor_critic': [
       '--env=narrow',
@@ -239,7 +278,7 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
       '--set=experiment.replay_fraction=0.5',
     ],
   }
-  for name, arguments in runs.items():
+  for name, arguments in cases.items():
     command = ['eval', '--rule=actor_critic', '--quiet', *SMALL_SIZES]
     assert main.main([*command, '--steps=8', *arguments]) == 0
     out = tmp_path / 'runs' / name
@@ -268,6 +307,11 @@ def test_a_run_is_not_overwritten_unless_told_to(whole_run, tmp_path, capsys):
   assert before == {p: p.read_bytes() for p in whole_run.iterdir()}
   out = tmp_path / 'x'
   assert _eval('--steps=4', f'--out={out}') == 0
+  before = {p: p.read_bytes() for p in out.iterdir()}
+  too_large = '--set=experiment.replay_capacity=8000000000'
+  assert _eval(f'--out={out}', '--overwrite', too_large) == 2
+  assert 'the replay needs' in capsys.readouterr().err
+  assert before == {p: p.read_bytes() for p in out.iterdir()}
   assert _eval('--steps=8', f'--out={out}', '--overwrite') == 0
   assert metrics_table.read_csv(out / 'metrics.csv')[-1]['iteration'] == 8
 

@@ -5,6 +5,7 @@ import gc
 import importlib.util
 import multiprocessing
 import os
+import pathlib
 import signal
 
 import dm_env
@@ -17,6 +18,7 @@ import pytest
 
 from disco_rl.environments import base
 from disco_rl.environments import catch
+from disco_rl.environments import factories
 from disco_rl.environments import gymnasium_env
 from disco_rl.environments import gymnax_env
 from disco_rl.environments import jittable_envs
@@ -228,9 +230,8 @@ def test_convention(name):
   assert trace.observation['clock'][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6]
   assert trace.observation['place'][:, 0].tolist() == scripted.PLACES
   assert trace.observation['clock'].dtype == np.int32
-  if name.startswith('gym'):
-    # The second episode's end, and no other, is that of a time limit.
-    assert trace.truncated[:, 0].tolist() == [False] * 3 + [True] + [False] * 3
+  # The second episode's end, and no other, is that of a time limit.
+  assert trace.truncated[:, 0].tolist() == [False] * 3 + [True] + [False] * 3
 
 
 def test_convention_on_the_device():
@@ -385,6 +386,36 @@ def test_grey_frames_are_stacked_as_channels():
   assert gymnasium_env._stack_frames(*frames).shape == (4, 3, 2)
   coloured = [frame[..., None] for frame in frames]
   assert gymnasium_env._stack_frames(*coloured).shape == (4, 3, 2)
+
+
+MODULE = """
+import gymnasium
+from tests import scripted
+gymnasium.register('Mine-v0', scripted.ScriptedGym)
+"""
+
+
+def test_ids_that_a_module_registers(tmp_path, monkeypatch):
+  """In this process and in workers, named with the module or imported."""
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(pathlib.Path(__file__).parents[1])
+  monkeypatch.setattr(factories, 'IMPORTED', [])
+  (tmp_path / 'my_gym.py').write_text(MODULE)
+  for name in ('gym:my_gym:Mine-v0', 'gym:Mine-v0'):
+    for num_workers in (0, 1):
+      env = registry.get_environment(name, 1, num_workers=num_workers)
+      assert _play(env, 2).reward[:, 0].tolist() == scripted.REWARDS[:3]
+      env.close()
+  gymnasium.registry.pop('Mine-v0')
+  with pytest.raises(ValueError, match='cannot import my_game'):
+    registry.get_environment('gym:my_game:Mine-v0', 1)
+
+
+def test_what_workers_refuse_is_no_failure_of_theirs():
+  before = set(multiprocessing.active_children())
+  with pytest.raises(ValueError, match='only discrete actions'):
+    registry.get_environment('gym:Pendulum-v1', 2, num_workers=2)
+  assert set(multiprocessing.active_children()) <= before
 
 
 def test_workers_outlive_ctrl_c():

@@ -241,10 +241,18 @@ def test_half_precision_computes_the_same_roughly(name):
   differs = jax.tree.map(lambda a, b: (a != b).any(), actual, wanted)
   assert any(jax.tree.leaves(differs))
   # Most of the program's products are inside the functions it is made of.
-  program = str(
-    jax.make_jaxpr(half.unroll)(params, state, OBSERVATIONS, resets)
-  )
-  products = re.findall(
-    r':(\w+)\[[\d,]*\] = (?:dot_general|conv_general_dilated)', program
-  )
-  assert len(products) > 3 and set(products) == {'bf16'}
+  actions = jnp.zeros((T + 1, B), jnp.int32)
+  for apply, more in ((half.unroll, ()), (half.unroll_taken, (actions,))):
+    program = str(
+      jax.make_jaxpr(apply)(params, state, OBSERVATIONS, resets, *more)
+    )
+    products = re.findall(
+      r':(\w+)\[[\d,]*\] = (?:dot_general|conv_general_dilated)', program
+    )
+    assert len(products) > 3 and set(products) == {'bf16'}
+
+
+def test_precisions_that_the_rule_would_see_are_refused():
+  name = 'params=float32,compute=bfloat16,output=bfloat16'
+  with pytest.raises(ValueError, match='which the rule and the loss see'):
+    _build('conv', precision=name)

@@ -1,5 +1,7 @@
 """Acting, replay, episode returns, and the experiment made of them."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -262,18 +264,48 @@ def test_replay_keeps_only_the_first_state_of_a_memory():
   assert any(np.abs(x[0, 2:12]).max() > 0 for x in states)
 
 
-def test_a_replay_larger_than_the_memory_is_refused():
-  spec = lambda *shape: types.ArraySpec((29, 2, *shape), jnp.float32)
-  rollout = types.ActorRollout(
-    observations=spec(84, 84, 4),
-    states=None,
-    **{
-      name: spec()
-      for name in ('actions', 'rewards', 'discounts', 'agent_outs', 'logits')
-    },
+def test_a_memory_goes_on_from_the_state_stored_with_its_trajectory():
+  """What was acted is what the unroll of a sampled batch computes."""
+  config = small.settings('actor_critic')
+  config.learning_rate = 0.0  # So that old trajectories are this network's.
+  with config.unlocked():
+    config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
+  population = population_lib.Population(
+    registry.environment_fn('catch', rows=5, columns=4),
+    config,
+    experiment.Config(**small.SIZES),
+    devices=jax.devices()[:1],
   )
-  with pytest.raises(ValueError, match=r'needs 65\d\d+.* GB'):
-    replay.init(rollout, 2 * 10**6)
+  state, _ = population.run({}, population.init(), 10)
+  params, buffer = jax.tree.map(
+    lambda x: x[0], (state.learner.params, state.buffer.data)
+  )
+  batch = replay.sample(
+    replay.ReplayState(buffer, jnp.asarray(16)), jax.random.PRNGKey(0), 12
+  )
+  outs, _ = population.agent.unroll_net(
+    params, batch.first_state(time_axis=0), batch
+  )
+  np.testing.assert_allclose(outs['logits'], batch.logits, rtol=0, atol=1e-6)
+  shuffled = jax.tree.map(lambda x: jnp.roll(x, 1, 1), batch.states)
+  outs, _ = population.agent.unroll_net(
+    params, batch.replace(states=shuffled).first_state(time_axis=0), batch
+  )
+  assert np.abs(outs['logits'] - batch.logits).max() > 1e-5
+
+
+def test_a_replay_larger_than_the_memory_is_refused():
+  """That of all seeds together, before any of it is there."""
+  seeds = (0, 1)
+  small_one, _ = small.make_population(seeds=seeds, replay_capacity=16)
+  buffer = small_one.init().buffer
+  row = sum(x.nbytes for x in jax.tree.leaves(buffer.data)) // 16
+  memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  # Of one seed it would fit.
+  capacity = int(1.5 * memory / row) // 2 * 2
+  large_one, _ = small.make_population(seeds=seeds, replay_capacity=capacity)
+  with pytest.raises(ValueError, match=r'needs \d+\.\d GB, but this machine'):
+    large_one.init()
 
 
 def test_overlapped_acting_lags_one_update():

@@ -68,7 +68,7 @@ def test_mixed_mode_is_plain_reverse_mode(dtype, tolerance):
 
 @pytest.mark.slow
 def test_all_ways_to_the_meta_gradient_are_one():
-  """Plain; all updates rematerialised in mixed mode; or all but the last.
+  """Inner updates rematerialised or not, in reverse mode and mixed mode.
 
   In float64 to 1e-9, and in float32 to 1e-4 of the largest derivative.
   """
@@ -87,16 +87,19 @@ def test_all_ways_to_the_meta_gradient_are_one():
     result = jax.jit(an_agent.differentiate)(*inputs, keys[2])
     return jax.device_get(result.grads)
 
+  plainly = dict(num_kept_updates=None, meta_gradient_mode='reverse')
   ways = [
-    dict(num_kept_updates=0),
+    dict(num_kept_updates=0, meta_gradient_mode='mixed'),
+    dict(num_kept_updates=0, meta_gradient_mode='reverse'),
+    dict(num_kept_updates=None, meta_gradient_mode='mixed'),
     dict(num_kept_updates=1),
   ]
   with jax.enable_x64(True):
-    plain = gradient(_in_float64(inputs), num_kept_updates=None)
+    plain = gradient(_in_float64(inputs), **plainly)
     for way in ways:
       _check_gradients(gradient(_in_float64(inputs), **way), plain, 1e-9)
     assert all(x.dtype == np.float64 for x in jax.tree.leaves(plain))
-  plain = gradient(inputs, num_kept_updates=None)
+  plain = gradient(inputs, **plainly)
   _check_gradients(gradient(inputs, **ways[0]), plain, 1e-4)
 
 
@@ -320,6 +323,86 @@ def test_lives_end_and_begin_anew():
         assert opt_counts[i + 1, n] == 2 and lives[i + 1, n] in (2, 6)
       else:
         assert opt_counts[i + 1, n] == opt_counts[i, n] + 2
+
+
+def test_a_new_life_forgets_all_but_what_it_taught():
+  """Agent, optimiser, target network, meta-state and critic; not the Adam."""
+  trainer = small_meta.make_trainer(lifetimes=(4, 8), adam_per_agent=True)
+  eta = trainer.init_params(jax.random.PRNGKey(1))
+  state = trainer.init(jax.random.PRNGKey(2), eta)
+  (group,) = state.groups
+  aged = jax.tree.map(
+    lambda x: x + 1 if jnp.issubdtype(x.dtype, jnp.floating) else x,
+    (group.agents.learner, group.agents.critic, group.opt_states, state.eta),
+  )
+  learner, critic, opt_states, eta = jax.device_get(aged)
+  agents = group.agents._replace(learner=learner, critic=critic)
+  group = group._replace(agents=agents, opt_states=opt_states)
+  rng = jax.random.PRNGKey(3)
+  after = trainer._reset(
+    state._replace(eta=eta, groups=(group,)),
+    rng,
+    (np.array([True, False]),),
+  )
+  newborn = jax.jit(trainer._meta_agents[0].init)(jax.random.split(rng, 2)[0])
+  of = lambda tree, n: jax.device_get(jax.tree.map(lambda x: x[n], tree))
+  (group,) = after.groups
+  golden.check_trees_close(of(group.agents, 0), jax.device_get(newborn), 1e-6)
+  golden.check_trees_close(of(group.agents, 1), of(agents, 1), 0)
+  golden.check_trees_close(jax.device_get(group.opt_states), opt_states, 0)
+  golden.check_trees_close(jax.device_get(after.eta), eta, 0)
+
+
+def test_batches_are_the_fresh_trajectories_and_replayed_ones():
+  an_agent = small_meta.make_meta_agent(
+    batch_size=6, replay_fraction=0.5, replay_capacity=12
+  )
+  act = jax.jit(an_agent.act)
+  state = jax.jit(an_agent.init)(jax.random.PRNGKey(0))
+  seen_old = False
+  for i in range(2):
+    state, batches, _ = act(state, jax.random.PRNGKey(i))
+    stored = np.asarray(state.buffer.data.logits)  # [12, L, A]
+    logits = np.moveaxis(batches.logits, 2, 1)  # [N, B, L, A]
+    assert logits.shape[:2] == (2, 6)
+    for n in range(2):
+      first = 6 * i + 3 * n
+      np.testing.assert_array_equal(logits[n, :3], stored[first : first + 3])
+      for replayed in logits[n, 3:]:
+        (rows,) = (stored == replayed).all(axis=(1, 2)).nonzero()
+        assert rows.size and rows[0] < 6 * (i + 1)
+        seen_old |= rows[0] < 6 * i
+  assert seen_old
+
+
+def test_the_program_does_not_grow_with_the_number_of_agents():
+  lines = []
+  for num_agents in (1, 64):
+    trainer = small_meta.make_trainer(small_meta.make_group(num_agents))
+    rng = jax.random.PRNGKey(0)
+    state = jax.eval_shape(trainer._init, rng, trainer.eta_spec)
+    lines.append(len(trainer.lower(state, rng).as_text().splitlines()))
+  assert lines[0] == lines[1]
+
+
+@pytest.mark.slow
+def test_agents_with_a_memory_and_replay():
+  group = small_meta.make_group(num_agents=1)
+  with group.agent_settings.unlocked():
+    group.agent_settings.net_settings.net_args.update(
+      core='lstm', core_kwargs=dict(size=4)
+    )
+  trainer = small_meta.make_trainer(
+    group, batch_size=4, replay_fraction=0.5, replay_capacity=8
+  )
+  rng = jax.random.PRNGKey(1)
+  state = trainer.init(rng, trainer.init_params(rng))
+  for i in range(2):
+    state, log = trainer.update(state, jax.random.PRNGKey(i))
+    assert log.averages['num_bad_agents'] == 0
+    assert log.averages['meta_grad_norm'] > 0
+  memory = jax.tree.leaves(state.groups[0].agents.buffer.data.states)
+  assert any(np.abs(x).max() > 0 for x in memory)
 
 
 def test_lifetimes_are_drawn_with_weight_one_over_lifetime():

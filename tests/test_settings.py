@@ -95,6 +95,23 @@ def test_presets_are_as_published_and_make_an_experiment(name):
   optimizers.agent_optimizer(config.agent)
 
 
+def test_what_a_preset_says_in_steps_follows_the_sizes_asked_for():
+  sizes = ['experiment.batch_size=32', 'experiment.rollout_length=20']
+  asked = {**eval_config.DEFAULTS, 'preset': 'atari', 'steps': 300_000}
+  config = eval_config.resolve({**asked, 'set': sizes}, 'disco')
+  assert config.experiment.batch_size == 32
+  assert config.experiment.replay_capacity == 88_000  # Of 20 steps each.
+  assert config.agent.optimizer.warmup_updates == 125_000  # Of 40 steps each.
+  more = ['experiment.replay_capacity=64']
+  config = eval_config.resolve({**asked, 'set': sizes + more}, 'disco')
+  assert config.experiment.replay_capacity == 64
+  with pytest.raises(ValueError, match='--steps 1000 are too few'):
+    eval_config.resolve({**asked, 'steps': 1000}, 'disco')
+  more = ['experiment.replay_ratio=8']
+  with pytest.raises(ValueError, match='replay_ratio is not used where'):
+    eval_config.resolve({**asked, 'set': more}, 'disco')
+
+
 def test_unknown_presets_are_refused():
   asked = {**eval_config.DEFAULTS, 'preset': 'atary'}
   with pytest.raises(ValueError, match='did you mean atari'):

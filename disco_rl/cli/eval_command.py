@@ -39,6 +39,7 @@ from disco_rl.cli import interrupts
 from disco_rl.cli import run_config
 from disco_rl.cli import tables
 from disco_rl.environments import registry
+from disco_rl.environments.wrappers import worker_env
 
 HELP = 'train fresh agents with a rule'
 
@@ -124,9 +125,15 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
   rule = rule_choice.choose(asked['rule'])
-  settings = eval_config.resolve(asked, rule.update_rule)
+  rule_settings = dict(rule.agent_settings)
+  settings = eval_config.resolve(asked, rule.update_rule, rule_settings)
   config = run_config.describe(
-    'eval', asked, settings, rule=rule.name, update_rule=rule.update_rule
+    'eval',
+    asked,
+    settings,
+    rule=rule.name,
+    update_rule=rule.update_rule,
+    rule_settings=rule_settings,
   )
   population = _make_population(asked['env'], settings)
   eta = evaluation.check_rule_params(
@@ -140,9 +147,12 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     pathlib.Path('runs')
     / run_folder.as_file_name(f'{asked["env"]}-{rule.name}')
   )
+  state = population.init()  # Before an old run is removed.
   folder = run_folder.RunFolder.create(out, config, arguments.overwrite)
   if eta:
-    rule_params.save(folder.rule_path, eta, dict(rule=rule.name))
+    # It stays a rule that others can be trained with.
+    origin = dict(settings=dict(agent=rule_settings))
+    rule_params.save(folder.rule_path, eta, dict(rule=rule.name, config=origin))
   devices = len(population.devices)
   print(
     f'{asked["env"]}, rule {rule.name}, seeds '
@@ -150,19 +160,21 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     f'{population.devices[0].platform} device{"s" * (devices > 1)}: {out}',
     flush=True,
   )
-  return _Plan(folder, settings, population, eta, population.init(), [])
+  return _Plan(folder, settings, population, eta, state, [])
 
 
 def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   """Prepares to go on with a run."""
   config = folder.config
-  settings = eval_config.resolve(asked, config['update_rule'])
+  rule_settings = config.get('rule_settings', {})
+  settings = eval_config.resolve(asked, config['update_rule'], rule_settings)
   described = run_config.describe(
     'eval',
     asked,
     settings,
     rule=config['rule'],
     update_rule=config['update_rule'],
+    rule_settings=rule_settings,
   )
   run_config.check_same(config['settings'], described['settings'])
   population = _make_population(asked['env'], settings)
@@ -231,6 +243,15 @@ def _train(plan: _Plan, show_progress: bool) -> int:
       save(error.state)
       print(f'disco-rl eval: stopped: {error}', file=sys.stderr)
       print(f'The last good state is in {folder.state_path}', file=sys.stderr)
+      return 1
+    except worker_env.WorkerError as error:
+      bar.close()
+      print(f'disco-rl eval: stopped: {error}', file=sys.stderr)
+      print(
+        f'Go on from the last checkpoint with: disco-rl eval --resume '
+        f'{folder.path}',
+        file=sys.stderr,
+      )
       return 1
   bar.close()
   save(state)

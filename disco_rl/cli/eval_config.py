@@ -1,5 +1,6 @@
 """What `disco-rl eval` was asked for, and the settings that follow from it."""
 
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -9,7 +10,9 @@ from disco_rl import checks
 from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import network_settings
+from disco_rl import optimizers
 from disco_rl import presets
+from disco_rl import settings as settings_lib
 from disco_rl.cli import overrides
 from disco_rl.environments import registry
 
@@ -29,12 +32,17 @@ DEFAULTS: dict[str, Any] = dict(
 )
 
 
-def resolve(asked: dict[str, Any], update_rule: str) -> config_dict.ConfigDict:
+def resolve(
+  asked: dict[str, Any],
+  update_rule: str,
+  rule_settings: Mapping[str, Any] | None = None,
+) -> config_dict.ConfigDict:
   """All settings of a run.
 
   Args:
     asked: as `DEFAULTS`.
     update_rule: a key of `settings.SETTINGS`.
+    rule_settings: what the rule was trained with, of an agent's settings.
 
   Returns:
     `agent`, `env` and `experiment`, groups of settings, and single ones.
@@ -53,9 +61,8 @@ def resolve(asked: dict[str, Any], update_rule: str) -> config_dict.ConfigDict:
     )
   )
   with config.agent.unlocked():
-    config.agent.optimizer = dict(
-      schedule='constant', warmup_updates=0, total_updates=0, weight_decay=0.0
-    )
+    config.agent.optimizer = optimizers.get_settings()
+  settings_lib.update_from_plain(config.agent, rule_settings or {})
   preset = asked['preset']
   if preset is not None:
     presets.apply(config, preset)
@@ -65,11 +72,31 @@ def resolve(asked: dict[str, Any], update_rule: str) -> config_dict.ConfigDict:
     or registry.suggested_network(asked['env'])
   )
   network_settings.choose(config.agent, network, asked['core'])
-  overrides.apply(config, asked['set'])
+  may_be_none = overrides.may_be_none(experiment.Config, 'experiment')
+  overrides.apply(config, asked['set'], may_be_none)
+  if preset is not None:
+    # What follows from sizes, with those asked for, unless it was asked for.
+    presets.derive(config, preset)
+    overrides.apply(config, asked['set'], may_be_none)
+  asked_for = {assignment.partition('=')[0] for assignment in asked['set']}
+  if (
+    'experiment.replay_ratio' in asked_for
+    and config.experiment.replay_fraction is not None
+  ):
+    raise ValueError(
+      'experiment.replay_ratio is not used where there is a replay_fraction: '
+      'set experiment.replay_fraction=none with it'
+    )
   optimizer = config.agent.optimizer
   if optimizer.schedule == 'cosine' and not optimizer.total_updates:
     sizes = experiment.Config(**config.experiment)
     optimizer.total_updates = max(1, config.steps - sizes.num_warm_up)
+    if optimizer.total_updates <= optimizer.warmup_updates:
+      raise ValueError(
+        f'--steps {config.steps} are too few: the learning rate rises for '
+        f'{optimizer.warmup_updates} updates before it falls. Raise --steps, '
+        'or lower agent.optimizer.warmup_updates'
+      )
   checks.check_at_least(
     config,
     steps=1,

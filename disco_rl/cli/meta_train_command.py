@@ -86,6 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'their return (default: never)',
   )
   add(
+    '--eval-env',
+    action='append',
+    metavar='ENV',
+    help='environment for --eval-every; may be repeated, and set up by e.g. '
+    '--set eval.env.catch.rows=8 (default: those of --env)',
+  )
+  add(
     '--devices',
     type=int,
     help='over how many devices to spread the work (default: 1)',
@@ -93,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   run_config.add_run_arguments(
     parser,
     'meta.num_inner_updates=20, env.catch.rows=8, eval.steps=500',
-    'mlp',
+    'what suits all environments, or mlp',
   )
 
 
@@ -179,7 +186,7 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
     )
   folder.write_config(described)
   rows = folder.cut_metrics(done)
-  for env in settings.env:
+  for env in meta_train_config.trial_environments(settings):
     folder.cut_table(rule_trial.trial_path(folder.path, env), done)
   print(f'Going on from meta-update {done}: {folder.path}', flush=True)
   return _Plan(folder, settings, trainer, state, rows, bad_in_a_row)
@@ -272,7 +279,8 @@ def _try_rule(
 ) -> None:
   """Trains fresh agents, and keeps η if it was never better."""
   path = plan.folder.path
-  best = rule_trial.best_score(path, list(plan.settings.env))
+  envs = meta_train_config.trial_environments(plan.settings)
+  best = rule_trial.best_score(path, list(envs))
   results = trial(state.eta)
   for env, rows in results.items():
     rows = [dict(iteration=done, **row) for row in rows]

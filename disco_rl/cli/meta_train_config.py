@@ -6,7 +6,9 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import checks
+from disco_rl import experiment
 from disco_rl import network_settings
+from disco_rl import optimizers
 from disco_rl import types
 from disco_rl.cli import overrides
 from disco_rl.cli import run_config
@@ -22,6 +24,7 @@ DEFAULTS: dict[str, Any] = dict(
   steps=800,
   num_agents=2,
   eval_every=0,
+  eval_env=[],
   seed=0,
   devices=1,
   net=None,
@@ -44,12 +47,7 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
     Groups of settings (`meta`, `agent`, `critic`, `env` by name, `eval`), and
     single ones.
   """
-  envs = {}
-  for name in asked['env']:
-    if name in envs:
-      raise ValueError(f'--env {name} is given twice')
-    envs[name] = registry.default_settings(name)
-    envs[name].update(_ENV_SETTINGS.get(name, {}))
+  envs = _environments(asked['env'], '--env')
   config = config_dict.ConfigDict(
     dict(
       steps=asked['steps'],
@@ -63,13 +61,28 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
       meta=dataclasses.asdict(config_lib.Config()),
       agent=settings_lib.get_agent_settings(),
       critic=dict(config_lib.default_critic()),
+      # Of the agents that a rule is tried with.
       eval=dict(
-        every=asked['eval_every'], steps=300, num_seeds=2, learning_rate=1e-2
+        every=asked['eval_every'],
+        steps=300,
+        num_seeds=2,
+        learning_rate=1e-2,
+        # None for those it is trained in.
+        env=_environments(asked['eval_env'], '--eval-env') or None,
+        experiment=dataclasses.asdict(experiment.Config()),
       ),
     )
   )
-  network_settings.choose(config.agent, asked['net'], asked['core'])
-  overrides.apply(config, asked['set'])
+  with config.agent.unlocked():
+    config.agent.optimizer = optimizers.get_settings()
+  suggested = {registry.suggested_network(name) for name in envs}
+  network = asked['net'] or (suggested.pop() if len(suggested) == 1 else None)
+  network_settings.choose(config.agent, network, asked['core'])
+  may_be_none = {
+    *overrides.may_be_none(config_lib.Config, 'meta'),
+    *overrides.may_be_none(experiment.Config, 'eval.experiment'),
+  }
+  overrides.apply(config, asked['set'], may_be_none)
   checks.check_at_least(
     config,
     steps=1,
@@ -77,9 +90,15 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
     devices=1,
     agent_shards=1,
     checkpoint_every=1,
+    max_bad_in_a_row=1,
   )
   checks.check_at_least(config.eval, every=0, steps=1, num_seeds=1)
   return config
+
+
+def trial_environments(settings: config_dict.ConfigDict) -> dict[str, Any]:
+  """The environments in which the rule is tried, by name, with settings."""
+  return dict(settings.eval.env or settings.env)
 
 
 def make_trainer(settings: config_dict.ConfigDict) -> trainer_lib.Trainer:
@@ -102,3 +121,14 @@ def make_trainer(settings: config_dict.ConfigDict) -> trainer_lib.Trainer:
     devices=run_config.choose_devices(settings.devices),
     num_agent_shards=settings.agent_shards,
   )
+
+
+def _environments(names: list[str], option: str) -> dict[str, Any]:
+  """Environments by name, with their settings."""
+  envs: dict[str, Any] = {}
+  for name in names:
+    if name in envs:
+      raise ValueError(f'{option} {name} is given twice')
+    envs[name] = registry.default_settings(name)
+    envs[name].update(_ENV_SETTINGS.get(name, {}))
+  return envs

@@ -1,8 +1,10 @@
 """Settings changed from the command line: `--set agent.learning_rate=3e-4`."""
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 import dataclasses
+import types
+import typing
 from typing import Any
 
 from ml_collections import config_dict
@@ -11,12 +13,17 @@ from disco_rl import utils
 from disco_rl.cli import errors
 
 
-def apply(config: config_dict.ConfigDict, assignments: Iterable[str]) -> None:
+def apply(
+  config: config_dict.ConfigDict,
+  assignments: Iterable[str],
+  may_be_none: Container[str] = (),
+) -> None:
   """Changes settings in place.
 
   Args:
     config: the settings; only those that are there can be changed.
     assignments: each `path.to.setting=value`, applied in order.
+    may_be_none: paths of settings that have a value, but need not.
   """
   for assignment in assignments:
     path, separator, text = assignment.partition('=')
@@ -36,8 +43,9 @@ def apply(config: config_dict.ConfigDict, assignments: Iterable[str]) -> None:
       raise errors.UsageError(
         f'{path} is a group of settings and cannot be set as a whole{inner}'
       )
+    is_none = path.strip() in may_be_none and text.strip().lower() == 'none'
     with node.ignore_type():
-      node[name] = parse(text.strip(), old, path)
+      node[name] = None if is_none else parse(text.strip(), old, path)
 
 
 def parse(text: str, like: Any, name: str) -> Any:
@@ -74,6 +82,10 @@ def parse(text: str, like: Any, name: str) -> Any:
     raise errors.UsageError(f'{name} is a number, got {text!r}')
   if isinstance(like, Sequence):
     items = value if isinstance(value, tuple | list) else (value,)
+    if any(isinstance(item, str) for item in items) and not (
+      like and isinstance(like[0], str)
+    ):
+      raise errors.UsageError(f'{name} is a list of numbers, got {text!r}')
     if like and not all(isinstance(item, type(like[0])) for item in items):
       raise errors.UsageError(f'{name} is a list like {like}, got {text!r}')
     return tuple(items)
@@ -85,6 +97,24 @@ def parse(text: str, like: Any, name: str) -> Any:
       f'{name} is a number, true, false or none, got {text!r}'
     )
   return words[value.lower()]
+
+
+def may_be_none(config_class: type, group: str) -> set[str]:
+  """Paths of the settings of a dataclass that None is a value of.
+
+  Args:
+    config_class: the dataclass.
+    group: the group of settings that its fields are.
+
+  Returns:
+    Paths as `apply` knows them.
+  """
+  hints = typing.get_type_hints(config_class)
+  return {
+    f'{group}.{name}'
+    for name, hint in hints.items()
+    if isinstance(hint, types.UnionType) and type(None) in hint.__args__
+  }
 
 
 def _parse_group(text: str, name: str) -> config_dict.ConfigDict:

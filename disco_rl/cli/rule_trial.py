@@ -11,11 +11,12 @@ from disco_rl import metrics_table
 from disco_rl import population as population_lib
 from disco_rl import run_folder
 from disco_rl import types
+from disco_rl.cli import meta_train_config
 from disco_rl.environments import registry
 
 
 class RuleTrial:
-  """Trains fresh agents with an η, in every environment of a run.
+  """Trains fresh agents with an η, in all environments chosen for that.
 
   The programs are compiled in the first trial and kept.
   """
@@ -29,14 +30,17 @@ class RuleTrial:
     self._settings = settings.eval
     agent_settings = settings.agent.copy_and_resolve_references()
     agent_settings.learning_rate = settings.eval.learning_rate
+    sizes = experiment.Config(**settings.eval.experiment)
     self._populations = {
       name: population_lib.Population(
         registry.environment_fn(name, **env_settings),
         agent_settings,
-        experiment.Config(),
+        sizes,
         seeds=range(settings.eval.num_seeds),
       )
-      for name, env_settings in settings.env.items()
+      for name, env_settings in meta_train_config.trial_environments(
+        settings
+      ).items()
     }
 
   def __call__(
@@ -89,4 +93,5 @@ def best_score(folder: pathlib.Path, envs: list[str]) -> float:
     for row in metrics_table.read_csv(trial_path(folder, env)):
       scores.setdefault(row['iteration'], []).append(row['final_return'])
   means = [float(np.mean(values)) for values in scores.values()]
-  return max(means, default=-float('inf'))
+  # Where no episode ended there is no return.
+  return max(filter(np.isfinite, means), default=-float('inf'))

@@ -6,6 +6,9 @@ import os
 import sys
 from typing import Any
 
+# What `import_modules` imported, for processes that must do the same.
+IMPORTED: list[str] = []
+
 
 def find(name: str) -> Callable[..., Any] | None:
   """The function that `name` names.
@@ -45,6 +48,8 @@ def import_modules(names: Iterable[str]) -> None:
       importlib.import_module(name)
     except ImportError as error:
       raise ValueError(f'cannot import {name}: {error}') from error
+    if name not in IMPORTED:
+      IMPORTED.append(name)
 
 
 def _see_current_folder() -> None:

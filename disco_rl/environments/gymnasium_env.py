@@ -49,8 +49,9 @@ def build(
   """Builds B streams.
 
   Args:
-    name: an id that Gymnasium knows, or `module:factory`, a function that
-      returns a Gymnasium environment.
+    name: an id that Gymnasium knows, `module:id` of one that a module
+      registers, or `module:factory`, a function that returns a Gymnasium
+      environment.
     batch_size: B.
     settings: see `get_config`.
 
@@ -182,15 +183,18 @@ def _env_maker(
   factory = factories.find(name)
   if factory is not None:
     return functools.partial(factory, **kwargs)
+  module, _, env_id = name.rpartition(':')
+  if module:
+    factories.import_modules([module])  # Which registers the id.
   try:
-    gymnasium.spec(name)
+    gymnasium.spec(env_id)
   except (gymnasium.error.Error, ImportError) as error:
-    near = utils.did_you_mean(name, gymnasium.registry)
+    near = utils.did_you_mean(env_id, gymnasium.registry)
     raise ValueError(
       f'gym:{name} is neither an id that Gymnasium knows nor module:factory'
       f'{near}: {error}'
     ) from None
-  return functools.partial(gymnasium.make, name, **kwargs)
+  return functools.partial(gymnasium.make, env_id, **kwargs)
 
 
 def _describe(env: gymnasium.Env) -> str:

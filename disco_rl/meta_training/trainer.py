@@ -161,7 +161,10 @@ class Trainer:
       The state.
     """
     rule_params.check_like(eta, self.eta_spec, 'the initial η')
-    return self._init(rng, jax.tree.map(jnp.asarray, eta))
+    eta = jax.tree.map(jnp.asarray, eta)
+    spec = jax.eval_shape(self._init, rng, eta)
+    replay.check_fits([group.agents.buffer for group in spec.groups])
+    return self._init(rng, eta)
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey

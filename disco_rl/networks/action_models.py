@@ -67,7 +67,8 @@ class LSTMModel:
       cell = cell[:, None, :]
     else:
       # A product with one-hots: its gradient is a product, not a scatter.
-      gates += jax.nn.one_hot(actions, self._num_actions) @ weights.w_x
+      w_x = weights.w_x
+      gates += jax.nn.one_hot(actions, self._num_actions, dtype=w_x.dtype) @ w_x
     hidden = lstm.apply_gates(gates, cell).hidden  # [B, A, H] or [B, H]
 
     outs = {}

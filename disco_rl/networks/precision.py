@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import jmp
 
 from disco_rl import types
@@ -61,9 +62,16 @@ def get_policy(name: str) -> jmp.Policy:
   if '=' not in name:
     name = f'params=float32,compute={name},output=float32'
   try:
-    return jmp.get_policy(name)
+    policy = jmp.get_policy(name)
   except (KeyError, ValueError, TypeError) as error:
     raise ValueError(
       f'unknown precision {name!r} ({error}); accepted: float32, bfloat16, '
       "float16, or e.g. 'params=float32,compute=bfloat16,output=float32'"
     ) from None
+  if policy.output_dtype != jnp.float32 or policy.param_dtype != jnp.float32:
+    raise ValueError(
+      f'precision {name!r}: only what is computed with can be in less than '
+      'float32; parameters and outputs, which the rule and the loss see, '
+      'cannot'
+    )
+  return policy

@@ -78,7 +78,10 @@ class SingleStreamEnv:
       observation = self._env.reset().observation
     # A dm_env gives no reward with FIRST.
     reward = 0.0 if timestep.reward is None else timestep.reward
-    return states, self._timestep(timestep.step_type, reward, observation)
+    truncated = timestep.last() and bool(timestep.discount)
+    return states, self._timestep(
+      timestep.step_type, reward, observation, truncated
+    )
 
   def snapshot(self) -> Any:
     """What the environment's own `snapshot` returns; None without one."""
@@ -94,10 +97,15 @@ class SingleStreamEnv:
     self._env.close()
 
   def _timestep(
-    self, step_type: dm_env.StepType, reward: float, observation: Any
+    self,
+    step_type: dm_env.StepType,
+    reward: float,
+    observation: Any,
+    truncated: bool = False,
   ) -> types.EnvironmentTimestep:
     return types.EnvironmentTimestep(
       observation=utils.cast_to_single_precision(observation, host_data=True),
       step_type=np.asarray(step_type, np.int32),
       reward=np.asarray(reward, np.float32),
+      truncated=np.asarray(truncated, bool),
     )

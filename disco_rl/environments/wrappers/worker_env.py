@@ -18,6 +18,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
+from disco_rl.environments import factories
 
 # Makes an environment with one stream per seed.
 StreamsFn = Callable[[Sequence[int]], base.Environment]
@@ -168,7 +169,9 @@ class _Worker:
     self._name = name
     self._pipe, other_end = context.Pipe()
     self._process = context.Process(
-      target=_serve, args=(other_end, make_streams, seeds), daemon=True
+      target=_serve,
+      args=(other_end, make_streams, seeds, tuple(factories.IMPORTED)),
+      daemon=True,
     )
     self._process.start()
     other_end.close()
@@ -186,6 +189,8 @@ class _Worker:
       is_ok, answer = self._pipe.recv()
     except (EOFError, OSError):
       raise self._death() from None
+    if isinstance(answer, ValueError):
+      raise answer
     if not is_ok:
       raise WorkerError(f'{self._name} failed:\n{answer}')
     return answer
@@ -214,7 +219,10 @@ def _close_all(workers: list[_Worker]) -> None:
 
 
 def _serve(
-  pipe: connection.Connection, make_streams: StreamsFn, seeds: list[int]
+  pipe: connection.Connection,
+  make_streams: StreamsFn,
+  seeds: list[int],
+  modules: Sequence[str],
 ) -> None:
   """What a worker does: builds its streams, and answers until it is left."""
   # Ctrl-C reaches all processes; the one that listens decides what to do.
@@ -225,7 +233,12 @@ def _serve(
       method, argument = pipe.recv()
       try:
         if env is None:
-          env = make_streams(seeds)
+          try:
+            factories.import_modules(modules)
+            env = make_streams(seeds)
+          except ValueError as error:  # What was asked for cannot be made.
+            pipe.send((False, ValueError(str(error))))
+            continue
         pipe.send((True, _answer(env, method, argument)))
       except Exception:  # Anything: it is told, and the streams stay.
         pipe.send((False, traceback.format_exc()))
