@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from benchmarks import environments
 from benchmarks import learner_step
 from benchmarks import meta_update
@@ -21,11 +23,13 @@ def test_learner_step():
   assert result['units'] > 0 and result['temporaries_mb'] < 500
 
 
+@pytest.mark.slow
 def test_training_iteration():
   result = training_iteration.benchmark(rule=None, chunk=16, num_chunks=1)
   assert result['units'] > 0 and result['milliseconds'] > 0
 
 
+@pytest.mark.slow
 def test_meta_update():
   result = meta_update.benchmark(1, 1, 'default', num_rounds=1)
   assert result['units'] > 0 and result['compile_seconds'] > 0
