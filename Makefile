@@ -10,7 +10,7 @@ eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 10
 
 # What takes minutes to compile and is implied, but for the composition, by tests
 # of the parts.

@@ -37,7 +37,8 @@ def _meta_train(*arguments):
 
 def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   whole, parts = tmp_path / 'whole', tmp_path / 'parts'
-  assert _meta_train('--steps=5', f'--out={whole}') == 0
+  quick = '--set=meta.num_inner_updates=1'
+  assert _meta_train('--steps=5', quick, f'--out={whole}') == 0
   assert 'try it: disco-rl eval --rule' in capsys.readouterr().out
   names = {path.name for path in whole.iterdir()} - {'.lock'}
   assert names == {
@@ -56,7 +57,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   assert metadata['step'] == 5 and metadata['seed'] == 0
   assert metadata['config']['settings']['meta']['rollout_length'] == 7
 
-  assert _meta_train('--steps=3', f'--out={parts}') == 0
+  assert _meta_train('--steps=3', quick, f'--out={parts}') == 0
   # As if it had been killed after one more meta-update.
   with (parts / 'metrics.csv').open('a') as file:
     file.write((whole / 'metrics.csv').read_text().splitlines()[4] + '\n5,0')

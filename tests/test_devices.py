@@ -39,6 +39,7 @@ def test_eight_devices_learn_as_one_on_the_same_data():
   )
 
 
+@pytest.mark.slow
 def test_eight_devices_are_eight_shards_of_one():
   """The whole loop, with replay, against a map over shards on one device."""
   sizes = dict(batch_size=64, rollout_length=6, replay_capacity=128)

@@ -49,6 +49,7 @@ def test_learns_as_the_agent_does(rule):
   assert update._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_many_devices_learn_as_one():
   an_agent = small.make_agent('disco')
   config = small.settings('disco')
