@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from disco_rl import evaluation
-from disco_rl import files
 from disco_rl import metrics_table
 from disco_rl import rule_params
 from disco_rl.cli import main
@@ -63,14 +62,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
     file.write((whole / 'metrics.csv').read_text().splitlines()[4] + '\n5,0')
   resume = ['meta-train', '--resume', str(parts), '--steps=5', '--quiet']
   assert main.main(resume) == 0
-  assert (parts / 'metrics.csv').read_text() == (
-    whole / 'metrics.csv'
-  ).read_text()
-  for name in ('state.npz', 'rule.npz'):
-    a, b = files.read_npz(parts / name), files.read_npz(whole / name)
-    assert a.keys() == b.keys()
-    for key in a:
-      np.testing.assert_array_equal(a[key], b[key], err_msg=key)
+  runs.check_same_files(parts, whole)
 
   # Fresh agents learn with what it made, and another run begins with it.
   arguments = ['eval', '--rule', str(whole), '--quiet', '--steps=6']

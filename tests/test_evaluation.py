@@ -166,8 +166,16 @@ def test_chunks_make_no_difference_and_compile_once():
   ('rule', 'env_name'), [('disco', 'catch'), ('actor_critic', 'catch_numpy')]
 )
 def test_a_seed_among_others_is_that_seed_alone(rule, env_name):
-  """To the bit as users compile it; here, see `conftest.py`, to rounding."""
-  compare = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+  """To the bit as users compile it.
+
+  Here, see `conftest.py`, the larger program is not optimised and rounds
+  differently.
+  """
+  compare = np.testing.assert_array_equal
+  if rule == 'disco':
+    compare = functools.partial(
+      np.testing.assert_allclose, rtol=1e-4, atol=1e-6
+    )
   alone, eta = small.make_population(rule, env_name, seeds=(7,))
   others, _ = small.make_population(rule, env_name, seeds=(3, 7, 1))
   alone_state, alone_metrics = alone.run(eta, alone.init(), 8)
@@ -249,16 +257,20 @@ def test_a_fraction_of_every_batch_is_fresh(monkeypatch):
   np.testing.assert_array_equal(fresh, stored[last - 2 : last])
 
 
-def test_replay_keeps_only_the_first_state_of_a_memory():
-  config = small.settings('actor_critic')
+def _with_memory(config):
+  """An agent with these settings and an LSTM, on Catch."""
   with config.unlocked():
     config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
-  population = population_lib.Population(
+  return population_lib.Population(
     registry.environment_fn('catch', rows=5, columns=4),
     config,
     experiment.Config(**small.SIZES),
     devices=jax.devices()[:1],
   )
+
+
+def test_replay_keeps_only_the_first_state_of_a_memory():
+  population = _with_memory(small.settings('actor_critic'))
   state, metrics = population.run({}, population.init(), 6)
   assert np.isfinite(metrics['total_loss'][-1]).all()
   states = jax.tree.leaves(state.buffer.data.states)
@@ -271,14 +283,7 @@ def test_a_memory_goes_on_from_the_state_stored_with_its_trajectory():
   """What was acted is what the unroll of a sampled batch computes."""
   config = small.settings('actor_critic')
   config.learning_rate = 0.0  # So that old trajectories are this network's.
-  with config.unlocked():
-    config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
-  population = population_lib.Population(
-    registry.environment_fn('catch', rows=5, columns=4),
-    config,
-    experiment.Config(**small.SIZES),
-    devices=jax.devices()[:1],
-  )
+  population = _with_memory(config)
   state, _ = population.run({}, population.init(), 10)
   params, buffer = jax.tree.map(
     lambda x: x[0], (state.learner.params, state.buffer.data)
