@@ -77,7 +77,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
 def test_kill_and_resume_is_the_same_run(tmp_path):
   """With agents that begin anew and a replay of each one's own."""
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
-  long = ['--steps=60', '--set=agent.net_settings.net_args.dense=9,8', *TINY]
+  long = ['--steps=60', '--set=net.catch.net_args.dense=9,8', *TINY]
   long += ['--set=meta.lifetimes=6,20', '--set=meta.batch_size=4']
   long += ['--set=meta.replay_fraction=0.5', '--set=meta.replay_capacity=16']
   process = runs.start('meta-train', *long, f'--out={whole}')
@@ -162,6 +162,21 @@ def test_mistakes_are_told_before_anything_is_written(
   assert list(tmp_path.iterdir()) == []
   with pytest.raises(ValueError, match=message):
     raise ValueError(capsys.readouterr().err)
+
+
+def test_each_environment_gets_the_network_that_suits_it(capsys):
+  envs = ('--env=catch', '--env=gymnax:Breakout-MinAtar')
+  change = '--set=net.catch.net_args.dense=9,8'
+  assert _meta_train(*envs, change, '--dry-run') == 0
+  networks = json.loads(capsys.readouterr().out)['settings']['net']
+  assert {env: net['name'] for env, net in networks.items()} == {
+    'catch': 'mlp',
+    'gymnax:Breakout-MinAtar': 'conv',
+  }
+  assert networks['catch']['net_args']['dense'] == [9, 8]
+  assert _meta_train(*envs, '--net=mlp', '--dry-run') == 0
+  networks = json.loads(capsys.readouterr().out)['settings']['net']
+  assert {net['name'] for net in networks.values()} == {'mlp'}
 
 
 def test_a_rule_of_another_shape_is_refused(tmp_path, capsys):

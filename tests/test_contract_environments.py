@@ -79,7 +79,7 @@ def _play(env, num_steps, rng=None, actions=None):
   if actions is None:
     num_actions = env.single_action_spec().maximum + 1
     actions = np.random.RandomState(0).randint(
-      num_actions, size=(99, env.batch_size)
+      num_actions, size=(num_steps, env.batch_size)
     )
   states, timestep = env.reset(rng)
   timesteps = [timestep]
@@ -361,6 +361,25 @@ def test_atari_frames_of_an_episode_do_not_reach_the_next():
     np.testing.assert_array_equal(trace.observation[end, 0], first)
   assert (trace.observation[ends[0] - 1, 0] != first).any()
   env.close()
+
+
+def test_atari_lives_and_rewards():
+  """The same game, told in other episodes and with clipped rewards."""
+  traces = []
+  for changes in (dict(), dict(life_is_episode=True, clip_rewards=True)):
+    env = registry.get_environment('atari:SpaceInvaders', 1, **changes)
+    traces.append(_play(env, 700))
+    env.close()
+  games, lives = traces
+  np.testing.assert_array_equal(games.observation, lives.observation)
+  assert games.reward.max() > 1
+  np.testing.assert_array_equal(np.sign(games.reward), lives.reward)
+  game_ends, life_ends = (
+    set(np.flatnonzero(t.step_type == LAST)) for t in traces
+  )
+  assert game_ends < life_ends and len(game_ends) >= 1
+  # Three lives in a game.
+  assert len([end for end in life_ends if end <= min(game_ends)]) == 3
 
 
 def test_streams_are_the_same_in_any_number_of_processes():

@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   run_config.add_run_arguments(
     parser,
     'meta.num_inner_updates=20, env.catch.rows=8, eval.steps=500',
-    'what suits all environments, or mlp',
+    'what suits each environment',
   )
 
 

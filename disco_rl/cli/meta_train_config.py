@@ -44,10 +44,17 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
     asked: as `DEFAULTS`.
 
   Returns:
-    Groups of settings (`meta`, `agent`, `critic`, `env` by name, `eval`), and
-    single ones.
+    Groups of settings (`meta`, `agent`, `critic`, `env` and `net` by name of
+    the environment, `eval`), and single ones.
   """
   envs = _environments(asked['env'], '--env')
+  eval_envs = _environments(asked['eval_env'], '--eval-env')
+  agent = settings_lib.get_agent_settings()
+  with agent.unlocked():
+    agent.optimizer = optimizers.get_settings()
+  networks = {name: _network(agent, name, asked) for name in envs | eval_envs}
+  with agent.unlocked():
+    del agent.net_settings
   config = config_dict.ConfigDict(
     dict(
       steps=asked['steps'],
@@ -58,8 +65,9 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
       checkpoint_every=25,  # Meta-updates.
       max_bad_in_a_row=10,
       env=envs,
+      net=networks,
       meta=dataclasses.asdict(config_lib.Config()),
-      agent=settings_lib.get_agent_settings(),
+      agent=agent,
       critic=dict(config_lib.default_critic()),
       # Of the agents that a rule is tried with.
       eval=dict(
@@ -68,16 +76,11 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
         num_seeds=2,
         learning_rate=1e-2,
         # None for those it is trained in.
-        env=_environments(asked['eval_env'], '--eval-env') or None,
+        env=eval_envs or None,
         experiment=dataclasses.asdict(experiment.Config()),
       ),
     )
   )
-  with config.agent.unlocked():
-    config.agent.optimizer = optimizers.get_settings()
-  suggested = {registry.suggested_network(name) for name in envs}
-  network = asked['net'] or (suggested.pop() if len(suggested) == 1 else None)
-  network_settings.choose(config.agent, network, asked['core'])
   may_be_none = {
     *overrides.may_be_none(config_lib.Config, 'meta'),
     *overrides.may_be_none(experiment.Config, 'eval.experiment'),
@@ -101,6 +104,24 @@ def trial_environments(settings: config_dict.ConfigDict) -> dict[str, Any]:
   return dict(settings.eval.env or settings.env)
 
 
+def agent_settings(
+  settings: config_dict.ConfigDict, env: str
+) -> config_dict.ConfigDict:
+  """The settings of the agents in one environment.
+
+  Args:
+    settings: of the run.
+    env: the environment's name.
+
+  Returns:
+    A copy, with the network of that environment.
+  """
+  agent = settings.agent.copy_and_resolve_references()
+  with agent.unlocked():
+    agent.net_settings = settings.net[env]
+  return agent
+
+
 def make_trainer(settings: config_dict.ConfigDict) -> trainer_lib.Trainer:
   """The trainer that the settings describe."""
   meta = settings.meta.to_dict()
@@ -109,7 +130,7 @@ def make_trainer(settings: config_dict.ConfigDict) -> trainer_lib.Trainer:
   groups = [
     trainer_lib.Group(
       registry.environment_fn(name, **env_settings),
-      settings.agent,
+      agent_settings(settings, name),
       settings.num_agents,
       types.ValueFnConfig(**settings.critic.to_dict()),
     )
@@ -121,6 +142,16 @@ def make_trainer(settings: config_dict.ConfigDict) -> trainer_lib.Trainer:
     devices=run_config.choose_devices(settings.devices),
     num_agent_shards=settings.agent_shards,
   )
+
+
+def _network(
+  agent: config_dict.ConfigDict, env: str, asked: dict[str, Any]
+) -> config_dict.ConfigDict:
+  """The network of the agents in one environment."""
+  agent = agent.copy_and_resolve_references()
+  network = asked['net'] or registry.suggested_network(env)
+  network_settings.choose(agent, network, asked['core'])
+  return agent.net_settings
 
 
 def _environments(names: list[str], option: str) -> dict[str, Any]:

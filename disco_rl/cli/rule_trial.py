@@ -28,20 +28,17 @@ class RuleTrial:
       settings: of the run, see `meta_train_config.py`.
     """
     self._settings = settings.eval
-    agent_settings = settings.agent.copy_and_resolve_references()
-    agent_settings.learning_rate = settings.eval.learning_rate
-    sizes = experiment.Config(**settings.eval.experiment)
-    self._populations = {
-      name: population_lib.Population(
+    self._populations = {}
+    envs = meta_train_config.trial_environments(settings)
+    for name, env_settings in envs.items():
+      agent_settings = meta_train_config.agent_settings(settings, name)
+      agent_settings.learning_rate = settings.eval.learning_rate
+      self._populations[name] = population_lib.Population(
         registry.environment_fn(name, **env_settings),
         agent_settings,
-        sizes,
+        experiment.Config(**settings.eval.experiment),
         seeds=range(settings.eval.num_seeds),
       )
-      for name, env_settings in meta_train_config.trial_environments(
-        settings
-      ).items()
-    }
 
   def __call__(
     self, eta: types.MetaParams

@@ -32,7 +32,8 @@ def get_config(name: str) -> config_dict.ConfigDict:
       frame_skip=4,
       sticky_actions=0.25,  # The probability that the last one is repeated.
       max_noops=30,  # At the start of an episode.
-      life_is_episode=False,  # Whether a lost life ends an episode.
+      # Whether a lost life ends an episode; the game itself goes on.
+      life_is_episode=False,
       full_action_space=False,  # All 18 actions, or those the game uses.
       clip_rewards=False,  # To their signs.
       fire_on_reset=False,
@@ -88,7 +89,8 @@ class AtariEnvironment(base.Environment):
       stack_num=settings.frame_stack,
       frameskip=settings.frame_skip,
       noop_max=settings.max_noops,
-      episodic_life=settings.life_is_episode,
+      # Not `episodic_life`, with which every life begins a new game.
+      life_loss_info=settings.life_is_episode,
       reward_clipping=settings.clip_rewards,
       use_fire_reset=settings.fire_on_reset,
     )
