@@ -85,7 +85,9 @@ def benchmark_overlap(
   choice = rule_choice.choose(rule)
   rows = []
   for overlap in (False, True):
-    settings = evaluation.default_agent_settings(choice.update_rule)
+    settings = evaluation.default_agent_settings(
+      choice.update_rule, choice.agent_settings
+    )
     network_settings.choose(settings, registry.suggested_network(name))
     population = population_lib.Population(
       registry.environment_fn(name),

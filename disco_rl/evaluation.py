@@ -73,17 +73,22 @@ class DivergenceError(ArithmeticError):
     self.culprit = culprit
 
 
-def default_agent_settings(rule: str) -> config_dict.ConfigDict:
+def default_agent_settings(
+  rule: str, trained_with: Mapping[str, Any] | None = None
+) -> config_dict.ConfigDict:
   """Settings that work on Catch.
 
   Args:
     rule: `'disco'`, `'actor_critic'` or `'policy_gradient'`.
+    trained_with: settings that a discovered rule depends on, the
+      `agent_settings` of a `rule_choice.RuleChoice`; None for the published.
 
   Returns:
     The settings of `SETTINGS`, with a learning rate for Catch.
   """
   config = settings_lib.get_settings(rule)
   config.learning_rate = _LEARNING_RATES.get(rule, config.learning_rate)
+  settings_lib.update_from_plain(config, trained_with or {})
   return config
 
 

@@ -107,9 +107,9 @@ class Config:
   @property
   def num_envs(self) -> int:
     """How many environments act."""
-    if self.replay_fraction is not None:
-      return replay.split_batch(self.batch_size, self.replay_fraction)[0]
-    return self.batch_size // self.replay_ratio
+    return num_environments(
+      self.batch_size, self.replay_ratio, self.replay_fraction
+    )
 
   @property
   def num_replayed(self) -> int:
@@ -143,6 +143,15 @@ class Config:
     if self.min_replay_size is None:
       return self.batch_size
     return self.min_replay_size
+
+
+def num_environments(
+  batch_size: int, replay_ratio: int, replay_fraction: float | None
+) -> int:
+  """How many environments act; arguments as of `Config`."""
+  if replay_fraction is None:
+    return batch_size // replay_ratio
+  return replay.split_batch(batch_size, replay_fraction)[0]
 
 
 class ExperimentState(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import checks
-from disco_rl import replay
+from disco_rl import experiment
 from disco_rl import utils
 
 
@@ -106,6 +106,9 @@ PRESETS: Mapping[str, Preset] = {
 def apply(config: config_dict.ConfigDict, name: str) -> None:
   """Changes the settings of a run to those of a preset, in place.
 
+  What a preset says in environment steps is left to `derive`, which is called
+  once the sizes of batch and rollout are known.
+
   Args:
     config: with the groups `agent` (that has a group `optimizer`), `env` and
       `experiment`, as `disco-rl eval --dry-run` shows them.
@@ -130,39 +133,35 @@ def apply(config: config_dict.ConfigDict, name: str) -> None:
       name,
       preset.frame_stack,
     )
-  experiment = config.experiment
-  experiment.rollout_length = preset.rollout_length
-  experiment.batch_size = preset.batch_size
-  with experiment.ignore_type():
-    experiment.replay_fraction = preset.replay_fraction
-  derive(config, name)
+  sizes = config.experiment
+  sizes.rollout_length = preset.rollout_length
+  sizes.batch_size = preset.batch_size
+  with sizes.ignore_type():
+    sizes.replay_fraction = preset.replay_fraction
 
 
 def derive(config: config_dict.ConfigDict, name: str) -> None:
   """Sets what a preset says in environment steps, in place.
-
-  To be called again if the sizes of batch or rollout were changed.
 
   Args:
     config: as of `apply`.
     name: a key of `PRESETS`.
   """
   preset = utils.lookup(PRESETS, name, 'preset')
-  experiment = config.experiment
-  checks.check_at_least(
-    experiment, batch_size=1, rollout_length=2, replay_ratio=1
+  sizes = config.experiment
+  checks.check_at_least(sizes, batch_size=1, rollout_length=2, replay_ratio=1)
+  num_envs = max(
+    1,
+    experiment.num_environments(
+      sizes.batch_size, sizes.replay_ratio, sizes.replay_fraction
+    ),
   )
-  fraction = experiment.replay_fraction
-  if fraction is None:
-    num_envs = max(1, experiment.batch_size // experiment.replay_ratio)
-  else:
-    num_envs, _ = replay.split_batch(experiment.batch_size, fraction)
-  steps_per_update = num_envs * experiment.rollout_length
+  steps_per_update = num_envs * sizes.rollout_length
   config.agent.optimizer.warmup_updates = -(
     -preset.warmup_steps // steps_per_update
   )
-  capacity = preset.replay_steps // experiment.rollout_length
-  experiment.replay_capacity = capacity - capacity % num_envs
+  capacity = preset.replay_steps // sizes.rollout_length
+  sizes.replay_capacity = capacity - capacity % num_envs
 
 
 def _set_if_there(group: config_dict.ConfigDict, name: str, value: Any) -> None:

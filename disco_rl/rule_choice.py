@@ -1,7 +1,9 @@
 """Any rule by one name: discovered or hand-made, shipped or in a file.
 
 rule = rule_choice.choose('disco_103')
-settings = evaluation.default_agent_settings(rule.update_rule)
+settings = evaluation.default_agent_settings(
+  rule.update_rule, rule.agent_settings
+)
 evaluation.evaluate('catch', rule.params, settings)
 """
 

@@ -19,7 +19,8 @@ from disco_rl import types
 from disco_rl.environments import registry
 from disco_rl.update_rules import disco
 
-T, B, A, Y, BINS = 29, 64, 3, 600, 601
+T, B, A, Y = 29, 64, 3, 600  # Steps, streams, actions, size of predictions.
+OUTPUTS = dict(logits=(A,), y=(Y,), z=(A, Y), aux_pi=(A, A), q=(A, 601))
 
 
 class Network(nn.Module):
@@ -28,12 +29,11 @@ class Network(nn.Module):
     x = observations.reshape(*observations.shape[:-3], -1)
     for size in (256, 256):
       x = nn.relu(nn.Dense(size)(x))
-    shapes = dict(logits=(A,), y=(Y,), z=(A, Y), aux_pi=(A, A), q=(A, BINS))
     init = nn.initializers.truncated_normal(1e-2)
-    return {
-      name: nn.DenseGeneral(shape, kernel_init=init)(x)
-      for name, shape in shapes.items()
+    heads = {
+      k: nn.DenseGeneral(s, kernel_init=init) for k, s in OUTPUTS.items()
     }
+    return {name: head(x) for name, head in heads.items()}
 
 
 def unroll(theta, state, observations, should_reset):
@@ -46,9 +46,6 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
   config = settings.get_settings_disco()
   rule = disco.DiscoUpdateRule(**config.update_rule)
   optimizer = optax.adam(learning_rate)
-  init_rng, meta_rng, env_rng, rng = jax.random.split(rng, 4)
-  stream = env.reset(env_rng)  # The environments' state, and a timestep.
-  theta = Network().init(init_rng, stream[1].observation)
 
   def act(theta, stream, rng):  # One step of all environments.
     env_state, timestep = stream
@@ -66,26 +63,24 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
       agent_out=unroll(theta, None, timesteps.observation, None)[0],
       behaviour_agent_out=dict(logits=logits),
     )
-    hyper = config.hyper_params
-    loss, meta_state, _ = rule(
-      eta, theta, None, rollout, hyper, meta_state, unroll, rng, axis_name=None
-    )
+    inputs = eta, theta, None, rollout, config.hyper_params, meta_state
+    loss, meta_state, _ = rule(*inputs, unroll, rng, axis_name=None)
     return jnp.mean(loss), meta_state
 
   def update(carry, rng):
     theta, opt_state, meta_state, stream = carry
-    stream, steps = jax.lax.scan(
-      lambda s, k: act(theta, s, k), stream, jax.random.split(rng, T + 1)
-    )
-    grads, meta_state = jax.grad(loss_fn, has_aux=True)(
-      theta, steps, meta_state, rng
-    )
+    keys = jax.random.split(rng, T + 1)
+    stream, steps = jax.lax.scan(lambda *x: act(theta, *x), stream, keys)
+    grad_fn = jax.grad(loss_fn, has_aux=True)
+    grads, meta_state = grad_fn(theta, steps, meta_state, rng)
     updates, opt_state = optimizer.update(grads, opt_state)
     theta = optax.apply_updates(theta, updates)
-    num_ends = jnp.sum(steps[0].step_type == 2)
-    score = jnp.sum(steps[0].reward) / num_ends
+    score = steps[0].reward.sum() / (steps[0].step_type == 2).sum()
     return (theta, opt_state, meta_state, stream), score
 
+  init_rng, meta_rng, env_rng, rng = jax.random.split(rng, 4)
+  stream = env.reset(env_rng)  # The environments' state, and a timestep.
+  theta = Network().init(init_rng, stream[1].observation)
   meta_state = rule.init_meta_state(meta_rng, theta)
   carry = (theta, optimizer.init(theta), meta_state, stream)
   keys = jax.random.split(rng, num_updates)

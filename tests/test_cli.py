@@ -128,11 +128,45 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
   runs.check_same_files(killed, whole)
 
 
+@pytest.mark.slow
+def test_a_seed_among_others_is_that_seed_alone_to_the_bit(
+  tmp_path, monkeypatch
+):
+  """With a discovered rule that holds in programs optimised as for a user."""
+  monkeypatch.setenv('XLA_FLAGS', '')
+  params = []
+  for seeds in (('--seed=1',), ('--seed=0', '--num-seeds=3')):
+    out = tmp_path / str(len(seeds))
+    arguments = ('--rule=catch_small', '--steps=8', f'--out={out}', *seeds)
+    process = runs.start('eval', *TINY, *arguments)
+    _, error = process.communicate()
+    assert process.returncode == 0, error
+    params.append(files.read_npz(out / 'params_1.npz'))
+  np.testing.assert_equal(*params)
+
+
+def test_a_dead_worker_ends_the_run_which_can_go_on(tmp_path, capsys):
+  env = '--env=gym:tests.scripted:ScriptedGym'
+  trouble = '--set=env.kwargs={"die_at": 70}'
+  sizes = [size for size in TINY if 'env.' not in size]
+  out = f'--out={tmp_path / "x"}'
+  arguments = ['--rule=actor_critic', '--quiet', *sizes, env, out, trouble]
+  arguments += ['--set=env.num_workers=2', '--steps=40']
+  assert main.main(['eval', *arguments]) == 1
+  error = capsys.readouterr().err
+  assert 'exit code 3' in error and '--resume' in error
+  rows = metrics_table.read_csv(tmp_path / 'x' / 'metrics.csv')
+  assert 0 < len(rows) and rows[-1]['iteration'] < 40
+  # New workers, whose clocks begin at 0.
+  resume = ['eval', '--resume', str(tmp_path / 'x'), '--quiet', '--steps=14']
+  assert main.main(resume) == 0
+
+
 def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   monkeypatch.setattr(
     evaluation,
     'default_agent_settings',
-    lambda name: small.settings(name),
+    lambda name, _: small.settings(name),
   )
   rule = small.make_agent('disco').update_rule
   eta, _ = rule.init_params(jax.random.PRNGKey(1))

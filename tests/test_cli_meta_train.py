@@ -27,7 +27,9 @@ def small_agents(monkeypatch):
   monkeypatch.setattr(
     settings_lib, 'get_agent_settings', lambda: small.settings('disco')
   )
-  monkeypatch.setattr(evaluation, 'default_agent_settings', small.settings)
+  monkeypatch.setattr(
+    evaluation, 'default_agent_settings', lambda rule, _: small.settings(rule)
+  )
 
 
 def _meta_train(*arguments):

@@ -12,7 +12,6 @@ from disco_rl import experiment
 from disco_rl import network_settings
 from disco_rl import optimizers
 from disco_rl import presets
-from disco_rl import settings as settings_lib
 from disco_rl.cli import overrides
 from disco_rl.environments import registry
 
@@ -57,12 +56,11 @@ def resolve(
       checkpoint_every=100,  # Iterations.
       env=registry.default_settings(asked['env']),
       experiment=dataclasses.asdict(experiment.Config()),
-      agent=evaluation.default_agent_settings(update_rule),
+      agent=evaluation.default_agent_settings(update_rule, rule_settings),
     )
   )
   with config.agent.unlocked():
     config.agent.optimizer = optimizers.get_settings()
-  settings_lib.update_from_plain(config.agent, rule_settings or {})
   preset = asked['preset']
   if preset is not None:
     presets.apply(config, preset)
