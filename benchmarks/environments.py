@@ -44,9 +44,9 @@ def steps_per_second(env: base.Environment, num_steps: int) -> float:
 
       return jax.lax.scan(step, states, actions)
 
-    play = play.lower(states, jnp.asarray(actions)).compile()
+    compiled = play.lower(states, jnp.asarray(actions)).compile()
     start = time.perf_counter()
-    jax.block_until_ready(play(states, jnp.asarray(actions)))
+    jax.block_until_ready(compiled(states, jnp.asarray(actions)))
   else:
     start = time.perf_counter()
     for action in actions:

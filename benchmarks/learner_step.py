@@ -8,6 +8,7 @@ that whatever else the machine does slows both alike.
 
 import argparse
 import time
+from typing import Any
 
 from dm_env import specs as dm_env_specs
 import jax
@@ -71,7 +72,7 @@ def benchmark(
   state = an_agent.initial_learner_state(rng)
   rollout = random_rollout(rng, 29, 64, num_actions)
 
-  def learner_step(eta, rollout, state):
+  def learner_step(eta: Any, rollout: Any, state: Any) -> Any:
     state, _, log = an_agent.learner_step(rng, rollout, state, {}, eta, False)
     return state, log
 
@@ -91,9 +92,10 @@ def benchmark(
     steps.append(time.perf_counter() - start)
   step_seconds = float(np.median(steps[2:]))
   unit_median = float(np.median(unit_seconds[2:]))
-  memory = compiled.memory_analysis()
+  memory: Any = compiled.memory_analysis()
+  costs: Any = compiled.cost_analysis()
   # As XLA counts, bodies of loops once: the rule's small LSTMs are left out.
-  gflop = compiled.cost_analysis()['flops'] / 1e9
+  gflop = costs['flops'] / 1e9
   return dict(
     num_actions=num_actions,
     units=step_seconds / unit_median,
