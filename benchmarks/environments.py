@@ -20,7 +20,6 @@ from benchmarks import units
 from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import huge_pages
-from disco_rl import network_settings
 from disco_rl import population as population_lib
 from disco_rl import rule_choice
 from disco_rl.environments import base
@@ -86,9 +85,8 @@ def benchmark_overlap(
   rows = []
   for overlap in (False, True):
     settings = evaluation.default_agent_settings(
-      choice.update_rule, choice.agent_settings
+      choice.update_rule, name, choice.agent_settings
     )
-    network_settings.choose(settings, registry.suggested_network(name))
     population = population_lib.Population(
       registry.environment_fn(name),
       settings,

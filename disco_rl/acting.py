@@ -134,7 +134,6 @@ class HostUnroll:
   def __init__(
     self,
     agent: agent_lib.Agent,
-    env: base.Environment,
     num_steps: int,
     outputs: Sequence[str] = ('logits',),
   ):
@@ -142,11 +141,9 @@ class HostUnroll:
 
     Args:
       agent: who acts.
-      env: where; any environment.
       num_steps: T+1, the steps of a rollout.
       outputs: which of the network's outputs a rollout keeps.
     """
-    self._env = env
     self._num_steps = num_steps
 
     self._step = jax.jit(
@@ -156,11 +153,16 @@ class HostUnroll:
     )
 
   def __call__(
-    self, params: types.AgentParams, state: ActorState, rng: chex.PRNGKey
+    self,
+    env: base.Environment,
+    params: types.AgentParams,
+    state: ActorState,
+    rng: chex.PRNGKey,
   ) -> tuple[ActorState, types.ActorRollout]:
     """Acts for one rollout; as `unroll_jittable`, step for step.
 
     Args:
+      env: where; any environment.
       params: θ.
       state: from `initial_actor_state` or the last rollout.
       rng: split into one key per step.
@@ -172,9 +174,7 @@ class HostUnroll:
     steps = []
     for step_rng in jax.random.split(rng, self._num_steps):
       actor_step, net_state = self._step(params, step_rng, timestep, net_state)
-      env_state, timestep = self._env.step(
-        env_state, np.asarray(actor_step.actions)
-      )
+      env_state, timestep = env.step(env_state, np.asarray(actor_step.actions))
       steps.append(actor_step)
     stacked = jax.tree.map(
       lambda *xs: np.stack(xs), *[jax.device_get(step) for step in steps]

@@ -27,13 +27,20 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
 
   Args:
     path: where to.
-    tree: any tree of arrays and numbers, random keys included.
+    tree: see `check`.
   """
-  arrays: dict[str, Any] = {
-    name: np.asarray(_raw(leaf)) for name, leaf in _named_leaves(tree)
-  }
+  arrays = _arrays(tree)
   with files.atomic_writer(path) as file:
     np.savez(file, **arrays)
+
+
+def check(tree: Any) -> None:
+  """Refuses what cannot be saved, before anything depends on it.
+
+  Args:
+    tree: should have arrays, numbers, texts and random keys for leaves.
+  """
+  _arrays(tree)
 
 
 def load(path: str | os.PathLike[str], like: Any) -> Any:
@@ -44,7 +51,8 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     like: a tree of the same structure, shapes and dtypes; of arrays or specs.
 
   Returns:
-    The tree, with device arrays for leaves.
+    The tree. Leaves are on the device, but for those that are NumPy arrays,
+    numbers or texts in `like`: they stay what they are, 64 bits included.
   """
   path = pathlib.Path(path)
   try:
@@ -62,6 +70,17 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     )
   leaves = [_restore(arrays[name], leaf, name, path) for name, leaf in wanted]
   return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _arrays(tree: Any) -> dict[str, Any]:
+  arrays = {name: np.asarray(_raw(leaf)) for name, leaf in _named_leaves(tree)}
+  for name, array in arrays.items():
+    if array.dtype.hasobject:
+      raise CheckpointError(
+        f'{name} cannot be saved: arrays, numbers of at most 64 bits, texts '
+        'and random keys can'
+      )
+  return arrays
 
 
 def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
@@ -87,6 +106,12 @@ def _restore(
   array: np.ndarray, like: Any, name: str, path: pathlib.Path
 ) -> Any:
   restored: Any
+  if type(like) in (bool, int, float, str):
+    if array.shape or not isinstance(array.item(), type(like)):
+      raise CheckpointError(
+        f'{path}: {name} is {array!r}, but a {type(like).__name__} is needed'
+      )
+    return array.item()
   if _is_key(like):
     restored = jax.random.wrap_key_data(
       jnp.asarray(array), impl=jax.random.key_impl(like)
@@ -96,7 +121,8 @@ def _restore(
     dtype = np.dtype(getattr(like, 'dtype', None) or np.asarray(like).dtype)
     if array.dtype.kind == 'V' and array.dtype.itemsize == dtype.itemsize:
       array = array.view(dtype)  # How npz stores bfloat16 and its like.
-    restored = jnp.asarray(array)
+    on_host = isinstance(like, np.ndarray | np.generic)
+    restored = array if on_host else jnp.asarray(array)
   found, wanted = (restored.shape, restored.dtype), (np.shape(like), dtype)
   if found != wanted:
     raise CheckpointError(

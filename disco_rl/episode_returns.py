@@ -25,7 +25,8 @@ class RunningEpisodes(NamedTuple):
 
 def init(batch_size: int) -> RunningEpisodes:
   """Nothing received yet, in B streams."""
-  return RunningEpisodes(jnp.zeros(batch_size), jnp.zeros(batch_size))
+  # The first step of all is where a stream begins: no transition led there.
+  return RunningEpisodes(jnp.zeros(batch_size), jnp.full(batch_size, -1.0))
 
 
 def update(

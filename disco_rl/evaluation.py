@@ -74,12 +74,16 @@ class DivergenceError(ArithmeticError):
 
 
 def default_agent_settings(
-  rule: str, trained_with: Mapping[str, Any] | None = None
+  rule: str,
+  env: str | None = None,
+  trained_with: Mapping[str, Any] | None = None,
 ) -> config_dict.ConfigDict:
   """Settings that work on Catch.
 
   Args:
     rule: `'disco'`, `'actor_critic'` or `'policy_gradient'`.
+    env: the name of the environment, for the network that suits it; None for
+      an MLP.
     trained_with: settings that a discovered rule depends on, the
       `agent_settings` of a `rule_choice.RuleChoice`; None for the published.
 
@@ -89,6 +93,8 @@ def default_agent_settings(
   config = settings_lib.get_settings(rule)
   config.learning_rate = _LEARNING_RATES.get(rule, config.learning_rate)
   settings_lib.update_from_plain(config, trained_with or {})
+  if env is not None:
+    network_settings.choose(config, registry.suggested_network(env))
   return config
 
 
@@ -127,9 +133,8 @@ def evaluate(
   """
   if agent_settings is None:
     rule = 'actor_critic' if update_rule_params is None else 'disco'
-    agent_settings = default_agent_settings(rule)
-    if isinstance(env, str):
-      network_settings.choose(agent_settings, registry.suggested_network(env))
+    name = env if isinstance(env, str) else None
+    agent_settings = default_agent_settings(rule, name)
   if isinstance(env, str):
     env = registry.environment_fn(env, **(env_settings or {}))
   elif env_settings:

@@ -41,7 +41,7 @@ class Config:
       batch.
     overlap_acting: whether environments on the host act while the learner
       learns, with parameters that are one update old (but for the first
-      iteration of a chunk).
+      iteration of a chunk). Of no consequence to environments on the device.
   """
 
   batch_size: int = 64

@@ -143,19 +143,22 @@ def mean_and_band(
   """The mean over seeds, and how far it may be off.
 
   Args:
-    values: [K, ...], one per seed.
+    values: [K, ...], one per seed; NaN where one has none.
     confidence: of the interval, Student's t.
 
   Returns:
     The mean, [...], and the half-width of the interval, [...]: NaN for one
     seed, of which nobody knows.
   """
-  num = values.shape[0]
-  mean = values.mean(axis=0)
-  if num < 2:
-    return mean, np.full_like(mean, np.nan)
-  quantile = scipy.special.stdtrit(num - 1, 0.5 + confidence / 2)
-  return mean, quantile * values.std(axis=0, ddof=1) / np.sqrt(num)
+  is_there = np.isfinite(values)
+  num = is_there.sum(axis=0)
+  known = np.where(is_there, values, 0.0)
+  with np.errstate(invalid='ignore', divide='ignore'):
+    mean = known.sum(axis=0) / num
+    squares = np.where(is_there, np.square(known - mean), 0.0).sum(axis=0)
+    quantile = scipy.special.stdtrit(num - 1, 0.5 + confidence / 2)
+    band = quantile * np.sqrt(squares / (num - 1) / num)
+  return mean, np.where(num < 2, np.nan, band)
 
 
 def final_returns(

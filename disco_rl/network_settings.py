@@ -51,8 +51,10 @@ def choose(
 
   Args:
     agent_settings: see `agent.get_settings_disco`.
-    name: a torso (`torsos.TORSOS`) or a preset; None to leave it as it is.
-    core: a memory (`cores.CORES`); None to leave it as it is.
+    name: a torso (`torsos.TORSOS`) or a preset; None to leave it as it is. The
+      critic of `policy_gradient` gets the same torso.
+    core: a memory (`cores.CORES`); None to leave it as it is. A critic has
+      none.
   """
   net_settings = agent_settings.net_settings
   model_size = None
@@ -69,6 +71,7 @@ def choose(
         kept = args  # Its sizes are part of the settings.
       args = {**_defaults(torsos.TORSOS[torso]), **kept, **changes}
       net_settings.name = torso
+      _choose_torso_of_critic(agent_settings, torso, changes)
     if core is not None:
       build = utils.lookup(cores.CORES, core, 'core')
       args.update(core=core, core_kwargs=_defaults(build))
@@ -78,6 +81,21 @@ def choose(
       )
     args.setdefault('precision', 'float32')
     net_settings.net_args = config_dict.ConfigDict(args)
+
+
+def _choose_torso_of_critic(
+  agent_settings: config_dict.ConfigDict, torso: str, changes: Mapping[str, Any]
+) -> None:
+  """A critic that comes along sees what the agent sees."""
+  critic = agent_settings.get('value_fn')
+  if critic is None or critic.net == torso:
+    return
+  kept = {k: v for k, v in critic.net_args.items() if k in _OF_ALL_NETWORKS}
+  with critic.unlocked():
+    critic.net = torso
+    critic.net_args = config_dict.ConfigDict(
+      {**_defaults(torsos.TORSOS[torso]), **kept, **changes}
+    )
 
 
 def _defaults(build: Any) -> dict[str, Any]:

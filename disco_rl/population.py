@@ -20,6 +20,7 @@ import numpy as np
 
 from disco_rl import acting
 from disco_rl import agent as agent_lib
+from disco_rl import episode_returns
 from disco_rl import experiment as experiment_lib
 from disco_rl import replay
 from disco_rl import types
@@ -75,7 +76,9 @@ class Population:
 
     env = env_fn(config.num_envs, self.seeds[0])
     self.is_jittable = env.is_jittable
+    self._env_fn = env_fn
     self._host_envs: list[base.Environment] = []
+    self._are_host_envs_new = True
     if self.is_jittable:
       # Every device acts in its own share of them.
       env = env_fn(own_config.num_envs, self.seeds[0])
@@ -93,14 +96,14 @@ class Population:
     self._experiment = experiment_lib.Experiment(
       self.agent, env if self.is_jittable else None, own_config, axis_name
     )
-    self._host_unrolls = [
-      acting.HostUnroll(self.agent, env, config.rollout_length)
-      for env in self._host_envs
-    ]
+    self._unroll_on_host = acting.HostUnroll(self.agent, config.rollout_length)
     self._compile()
 
   def init(self) -> experiment_lib.ExperimentState:
     """Fresh agents, leaves [K, ...] but for the two counters.
+
+    Environments on the host are made anew if they were used before, so that
+    the same seeds have the same beginning.
 
     Returns:
       The state. `rng`, `learner` and the counters are the same on all devices;
@@ -109,11 +112,19 @@ class Population:
     keys = jax.numpy.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
     if self.is_jittable:
       return self._init_checked(keys, None)
+    if not self._are_host_envs_new:
+      self.close()
+      self._host_envs = [
+        self._env_fn(self.config.num_envs, seed) for seed in self.seeds
+      ]
+    self._are_host_envs_new = False
     actors = tuple(
       acting.initial_actor_state(self.agent, env, jax.random.split(key, 3)[1])
       for env, key in zip(self._host_envs, keys, strict=True)
     )
-    stacked = jax.tree.map(lambda *xs: np.stack(xs), *actors)
+    # Only the shapes of what is not the environments' own are looked at.
+    shown = [actor._replace(env_state=None) for actor in actors]
+    stacked = jax.tree.map(lambda *xs: np.stack(xs), *shown)
     return self._init_checked(keys, stacked)._replace(actor=actors)
 
   def run(
@@ -173,6 +184,7 @@ class Population:
     """
     if self.is_jittable:
       return self._place(saved)
+    self._are_host_envs_new = False
     actors = []
     begin_anew = []
     for actor, env in zip(saved.actor, self._host_envs, strict=True):
@@ -185,8 +197,11 @@ class Population:
         actor = actor._replace(env_state=env.restore(actor.env_state))
       actors.append(actor)
     # The episodes that were cut off do not go on in the new ones.
-    keep = 1.0 - np.asarray(begin_anew, np.float32)[:, None]  # [K, 1]
-    episodes = jax.tree.map(lambda x: np.asarray(x) * keep, saved.episodes)
+    episodes = jax.tree.map(
+      lambda old, new: np.where(np.asarray(begin_anew)[:, None], new, old),
+      saved.episodes,
+      episode_returns.init(self.config.num_envs),
+    )
     learning = self._place(saved._replace(actor=None, episodes=episodes))
     return learning._replace(actor=tuple(actors))
 
@@ -200,6 +215,9 @@ class Population:
   ) -> experiment_lib.ExperimentState:
     """Fresh agents, if this machine has room for them."""
     replay.check_fits(jax.eval_shape(self._init, keys, actors).buffer)
+    if len(self.devices) == 1:
+      # All that follows is computed where its arguments are.
+      keys = jax.device_put(keys, self.devices[0])
     return self._init(keys, actors)
 
   def _run_on_host(
@@ -240,9 +258,9 @@ class Population:
   ) -> tuple[tuple[acting.ActorState, ...], types.ActorRollout]:
     """One rollout of every agent; rollouts with leaves [K, T+1, B, ...]."""
     new_actors, rollouts = [], []
-    for k, unroll in enumerate(self._host_unrolls):
+    for k, env in enumerate(self._host_envs):
       own = jax.tree.map(lambda x, k=k: x[k], params)
-      actor, rollout = unroll(own, actors[k], keys[k])
+      actor, rollout = self._unroll_on_host(env, own, actors[k], keys[k])
       new_actors.append(actor)
       rollouts.append(rollout)
     return tuple(new_actors), jax.tree.map(lambda *xs: np.stack(xs), *rollouts)

@@ -17,7 +17,7 @@ from disco_rl import experiment
 from disco_rl import utils
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Preset:
   """How agents were trained on one benchmark.
 
@@ -37,70 +37,64 @@ class Preset:
     network: of `network_settings.PRESETS`, None for any.
   """
 
-  learning_rate: float
-  schedule: str
-  warmup_steps: int
-  weight_decay: float
-  max_abs_update: float
-  discount: float
-  frame_stack: int
-  batch_size: int
+  learning_rate: float = 3e-4
+  schedule: str = 'cosine'
+  warmup_steps: int = 0
+  weight_decay: float = 0.1
+  max_abs_update: float = 1.0
+  discount: float = 0.997
+  frame_stack: int = 4
+  batch_size: int = 96
   replay_fraction: float
   replay_steps: int
-  rollout_length: int
+  rollout_length: int = 29
   network: str | None = None
 
 
-def _preset(
-  learning_rate: float,
-  warmup_steps: float,
-  weight_decay: float,
-  batch_size: int,
-  replay_fraction: float,
-  replay_steps: float,
-  schedule: str = 'cosine',
-  max_abs_update: float = 1.0,
-  discount: float = 0.997,
-  frame_stack: int = 4,
-  rollout_length: int = 29,
-  network: str | None = None,
-) -> Preset:
-  return Preset(
-    learning_rate=learning_rate,
-    schedule=schedule,
-    warmup_steps=int(warmup_steps),
-    weight_decay=weight_decay,
-    max_abs_update=max_abs_update,
-    discount=discount,
-    frame_stack=frame_stack,
-    batch_size=batch_size,
-    replay_fraction=replay_fraction,
-    replay_steps=int(replay_steps),
-    rollout_length=rollout_length,
-    network=network,
-  )
-
-
 PRESETS: Mapping[str, Preset] = {
-  'atari': _preset(3e-4, 5e6, 0.1, 96, 0.95, 1.76e6, network='atari'),
-  'crafter': _preset(
-    3e-4, 0, 0.3, 24, 0.99, 4e5, schedule='constant', frame_stack=32
+  'atari': Preset(
+    warmup_steps=5_000_000,
+    replay_fraction=0.95,
+    replay_steps=1_760_000,
+    network='atari',
   ),
-  'dmlab': _preset(
-    5e-4,
-    1e6,
-    0.01,
-    96,
-    0.9,
-    2.2e5,
+  'crafter': Preset(
+    schedule='constant',
+    weight_decay=0.3,
+    frame_stack=32,
+    batch_size=24,
+    replay_fraction=0.99,
+    replay_steps=400_000,
+  ),
+  'dmlab': Preset(
+    learning_rate=5e-4,
+    warmup_steps=1_000_000,
+    weight_decay=0.01,
     discount=0.99,
     frame_stack=1,
+    replay_fraction=0.9,
+    replay_steps=220_000,
     rollout_length=100,
   ),
-  'nethack': _preset(1e-4, 1e7, 0.03, 96, 0.95, 1.76e6, max_abs_update=0.3),
-  'procgen': _preset(3e-4, 1e6, 0.1, 192, 0.9, 8.8e5),
-  'sokoban': _preset(3e-4, 0, 0.1, 96, 0.9, 8.8e5),
+  'nethack': Preset(
+    learning_rate=1e-4,
+    warmup_steps=10_000_000,
+    weight_decay=0.03,
+    max_abs_update=0.3,
+    replay_fraction=0.95,
+    replay_steps=1_760_000,
+  ),
+  'procgen': Preset(
+    warmup_steps=1_000_000,
+    batch_size=192,
+    replay_fraction=0.9,
+    replay_steps=880_000,
+  ),
+  'sokoban': Preset(replay_fraction=0.9, replay_steps=880_000),
 }
+
+# The settings that `derive` sets.
+DERIVED = ('agent.optimizer.warmup_updates', 'experiment.replay_capacity')
 
 
 def apply(config: config_dict.ConfigDict, name: str) -> None:

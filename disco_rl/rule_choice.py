@@ -2,7 +2,7 @@
 
 rule = rule_choice.choose('disco_103')
 settings = evaluation.default_agent_settings(
-  rule.update_rule, rule.agent_settings
+  rule.update_rule, 'catch', rule.agent_settings
 )
 evaluation.evaluate('catch', rule.params, settings)
 """

@@ -54,6 +54,31 @@ def test_another_tree_is_refused(tmp_path, change, message):
     checkpoint.load(tmp_path / 'x.npz', {**TREE, **change})
 
 
+def test_what_lives_on_the_host_stays_as_it_is(tmp_path):
+  """Environments keep 64 bits and plain numbers, which JAX does not."""
+  tree = dict(
+    place=np.array([2**40, -1]),
+    clock=np.float64(1 / 3),
+    step=3,
+    name='maze',
+    is_open=True,
+    weights=jnp.ones(2),
+  )
+  checkpoint.save(tmp_path / 'x.npz', tree)
+  other = dict(tree, step=0, name='', is_open=False, place=np.zeros(2, int))
+  loaded = checkpoint.load(tmp_path / 'x.npz', other)
+  for name, value in tree.items():
+    np.testing.assert_array_equal(loaded[name], value)
+    assert np.asarray(loaded[name]).dtype == np.asarray(value).dtype
+  assert isinstance(loaded['weights'], jax.Array)
+  assert type(loaded['step']) is int and type(loaded['name']) is str
+  with pytest.raises(checkpoint.CheckpointError, match='a float is needed'):
+    checkpoint.load(tmp_path / 'x.npz', dict(tree, step=3.0))
+  for bad in (2**100, object()):
+    with pytest.raises(checkpoint.CheckpointError, match='rng/state cannot'):
+      checkpoint.check(dict(rng=dict(state=bad)))
+
+
 def test_unreadable_files_are_refused(tmp_path):
   path = tmp_path / 'x.npz'
   with pytest.raises(checkpoint.CheckpointError, match='cannot read'):

@@ -122,7 +122,7 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
   process.send_signal(signal.SIGINT)
   out, error = process.communicate()
   assert process.returncode == 130, error
-  assert 'Stopping after this chunk' in error and '--resume' in out
+  assert 'Stopping after the work in hand' in error and '--resume' in out
 
   assert main.main(['eval', '--resume', str(killed), '--quiet']) == 0
   runs.check_same_files(killed, whole)
@@ -166,7 +166,7 @@ def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   monkeypatch.setattr(
     evaluation,
     'default_agent_settings',
-    lambda name, _: small.settings(name),
+    lambda name, **_: small.settings(name),
   )
   rule = small.make_agent('disco').update_rule
   eta, _ = rule.init_params(jax.random.PRNGKey(1))
@@ -392,6 +392,10 @@ def test_compare(whole_run, tmp_path, capsys):
   assert out.read_bytes()[:4] == b'\x89PNG'
   assert main.main(arguments) == 2
   assert 'say --overwrite' in capsys.readouterr().err
+  (tmp_path / 'config.json').write_text(json.dumps(dict(command='meta-train')))
+  assert main.main(['compare', str(tmp_path), '--out=x.png']) == 2
+  assert 'is no run of disco-rl eval' in capsys.readouterr().err
+  (tmp_path / 'config.json').unlink()
   assert main.main(['compare', str(tmp_path)]) == 2
   assert 'holds no run' in capsys.readouterr().err
 
@@ -409,7 +413,7 @@ def test_rules(no_rule_folders, capsys, monkeypatch, tmp_path):
 
 
 def test_help_explains(capsys):
-  for command in ([], ['eval'], ['compare'], ['rules']):
+  for command in ([], ['eval'], ['meta-train'], ['compare'], ['rules']):
     with pytest.raises(SystemExit) as stop:
       main.main([*command, '--help'])
     assert stop.value.code == 0

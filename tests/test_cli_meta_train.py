@@ -11,6 +11,7 @@ from disco_rl import evaluation
 from disco_rl import metrics_table
 from disco_rl import rule_params
 from disco_rl.cli import main
+from disco_rl.cli import rule_trial
 from disco_rl.meta_training import settings as settings_lib
 from tests import runs
 from tests import small
@@ -28,7 +29,7 @@ def small_agents(monkeypatch):
     settings_lib, 'get_agent_settings', lambda: small.settings('disco')
   )
   monkeypatch.setattr(
-    evaluation, 'default_agent_settings', lambda rule, _: small.settings(rule)
+    evaluation, 'default_agent_settings', lambda rule, **_: small.settings(rule)
   )
 
 
@@ -151,6 +152,12 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
     (['--set=meta.lifetimes=none'], 'lifetimes is a list of numbers'),
     (['--set=max_bad_in_a_row=0'], 'max_bad_in_a_row must be at least 1'),
     (['--num-agents=0'], 'num_agents must be at least 1'),
+    (['--eval-env=catch'], 'say when, too, by --eval-every'),
+    (['--eval-every=1', '--set=eval.experiment.batch_size=10'], 'a multiple'),
+    (
+      ['--eval-every=1', '--eval-env=gym:Pendulum-v1'],
+      'only discrete actions',
+    ),
     (['--devices=2'], 'cannot be spread over 2 devices'),
     (['--resume=nowhere'], 'holds no run'),
   ],
@@ -179,6 +186,28 @@ def test_each_environment_gets_the_network_that_suits_it(capsys):
   assert _meta_train(*envs, '--net=mlp', '--dry-run') == 0
   networks = json.loads(capsys.readouterr().out)['settings']['net']
   assert {net['name'] for net in networks.values()} == {'mlp'}
+
+
+def test_names_with_dots_and_the_settings_of_a_rule(tmp_path, capsys):
+  """A rule is trained on with the settings it was trained with."""
+  rule = small.make_agent('disco').update_rule
+  eta, _ = rule.init_params(jax.random.PRNGKey(1))
+  trained_with = dict(update_rule=dict(value_discount=0.9))
+  metadata = dict(config=dict(settings=dict(agent=trained_with)))
+  rule_params.save(tmp_path / 'x.npz', eta, metadata)
+  name = 'gym:tests.scripted:ScriptedGym'
+  arguments = [f'--init={tmp_path / "x.npz"}', '--eval-every=2', '--dry-run']
+  arguments += [f'--eval-env={name}', f'--set=eval.env.{name}.num_workers=1']
+  assert _meta_train(*arguments) == 0
+  config = json.loads(capsys.readouterr().out)
+  assert config['settings']['eval']['env'][name]['num_workers'] == 1
+  assert config['settings']['agent']['update_rule']['value_discount'] == 0.9
+  assert config['rule_settings'] == trained_with
+
+
+def test_only_agents_that_ended_an_episode_count():
+  assert rule_trial.mean_score([1.0, float('nan'), 2.0]) == 1.5
+  assert np.isnan(rule_trial.mean_score([float('nan')]))
 
 
 def test_a_rule_of_another_shape_is_refused(tmp_path, capsys):

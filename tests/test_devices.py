@@ -83,6 +83,19 @@ def test_devices_that_do_not_fit_are_refused():
     small.make_population(num_devices=8)
 
 
+def test_one_device_that_is_not_the_first():
+  device = jax.devices()[3]
+  one = population.Population(
+    registry.environment_fn('catch', rows=5, columns=4),
+    small.settings('actor_critic'),
+    experiment.Config(**small.SIZES),
+    devices=[device],
+  )
+  state, _ = one.run({}, one.init(), 1)
+  leaves = jax.tree.leaves(state)
+  assert leaves and all(leaf.devices() == {device} for leaf in leaves)
+
+
 def test_by_default_as_many_devices_as_fit():
   def make(num_envs):
     return population.Population(

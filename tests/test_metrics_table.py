@@ -74,6 +74,11 @@ def test_band_is_students():
   # 4.302653 is the 97.5% quantile of t with two degrees of freedom.
   np.testing.assert_allclose(band, 4.302653 * np.sqrt(7 / 9), rtol=1e-6)
   assert np.isnan(metrics_table.mean_and_band(values[:1])[1]).all()
+  # Of those that are there.
+  gaps = np.array([[1.0, np.nan], [np.nan, np.nan], [2.0, 3.0], [4.0, np.nan]])
+  mean, gap_band = metrics_table.mean_and_band(gaps)
+  np.testing.assert_allclose(mean, [7 / 3, 3])
+  np.testing.assert_allclose(gap_band, [band[0], np.nan])
 
 
 def test_final_returns_weigh_episodes():

@@ -112,6 +112,13 @@ def test_what_a_preset_says_in_steps_follows_the_sizes_asked_for():
     eval_config.resolve({**asked, 'set': more}, 'disco')
 
 
+def test_a_preset_with_a_group_of_settings():
+  assignment = "env.kwargs={'max_episode_steps': 7}"
+  asked = dict(preset='crafter', env='gym:CartPole-v1', set=[assignment])
+  config = eval_config.resolve({**eval_config.DEFAULTS, **asked}, 'disco')
+  assert config.env.kwargs.max_episode_steps == 7
+
+
 def test_unknown_presets_are_refused():
   asked = {**eval_config.DEFAULTS, 'preset': 'atary'}
   with pytest.raises(ValueError, match='did you mean atari'):
@@ -163,6 +170,23 @@ def test_choosing_a_network_keeps_what_the_rule_needs():
   for name, core in (('convv', None), (None, 'lstn')):
     with pytest.raises(ValueError, match='did you mean'):
       network_settings.choose(config, name, core)
+
+
+def test_a_critic_sees_what_its_agent_sees():
+  config = agent.get_settings_policy_gradient()
+  network_settings.choose(config, 'conv', core='lstm')
+  critic = config.value_fn
+  assert critic.net == 'conv' and critic.net_args.channels == (16,)
+  assert critic.net_args.head_w_init_std == 1e-2
+  an_agent = agent.Agent(
+    single_observation_spec=types.ArraySpec((10, 10, 4), jnp.float32),
+    single_action_spec=types.ActionSpec((), np.int32, 0, 2, 'action'),
+    agent_settings=config,
+    batch_axis_name=None,
+  )
+  state = an_agent.initial_learner_state(jax.random.PRNGKey(0))
+  shapes = [x.ndim for x in jax.tree.leaves(state.meta_state['critic'].params)]
+  assert 4 in shapes  # A convolution.
 
 
 def test_clipped_adam_is_a_chain():

@@ -52,6 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
     envs = set()
     for path in arguments.runs:
       config = run_folder.read_config(path)
+      if config.get('command') != 'eval':
+        raise errors.UsageError(
+          f'{path} is no run of disco-rl eval: only learning curves of agents '
+          'can be compared'
+        )
       rows = metrics_table.read_csv(pathlib.Path(path) / 'metrics.csv')
       if not rows:
         raise errors.UsageError(f'{path} has no metrics yet')
@@ -82,7 +87,7 @@ def _line(
 ) -> tuple[str, ...]:
   finals = np.asarray(list(metrics_table.final_returns(rows).values()))
   at, values = metrics_table.curves(rows, 'average_return')
-  whole = np.nanmean(values, axis=1)
+  whole, _ = metrics_table.mean_and_band(values.T)
   return (
     path,
     config['rule'],

@@ -56,7 +56,9 @@ def resolve(
       checkpoint_every=100,  # Iterations.
       env=registry.default_settings(asked['env']),
       experiment=dataclasses.asdict(experiment.Config()),
-      agent=evaluation.default_agent_settings(update_rule, rule_settings),
+      agent=evaluation.default_agent_settings(
+        update_rule, trained_with=rule_settings
+      ),
     )
   )
   with config.agent.unlocked():
@@ -72,11 +74,13 @@ def resolve(
   network_settings.choose(config.agent, network, asked['core'])
   may_be_none = overrides.may_be_none(experiment.Config, 'experiment')
   overrides.apply(config, asked['set'], may_be_none)
+  asked_for = {text.partition('=')[0].strip(): text for text in asked['set']}
   if preset is not None:
     # What follows from sizes, with those asked for, unless it was asked for.
     presets.derive(config, preset)
-    overrides.apply(config, asked['set'], may_be_none)
-  asked_for = {assignment.partition('=')[0] for assignment in asked['set']}
+    for path, assignment in asked_for.items():
+      if path in presets.DERIVED:
+        overrides.apply(config, [assignment], may_be_none)
   if (
     'experiment.replay_ratio' in asked_for
     and config.experiment.replay_fraction is not None

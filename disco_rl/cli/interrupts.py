@@ -32,6 +32,6 @@ class Interrupts:
       raise KeyboardInterrupt
     self.requested = True
     print(
-      '\nStopping after this chunk; once more to stop at once.',
+      '\nStopping after the work in hand; once more to stop at once.',
       file=sys.stderr,
     )

@@ -53,6 +53,7 @@ class _Plan:
   settings: config_dict.ConfigDict
   trainer: trainer_lib.Trainer
   state: trainer_lib.TrainState
+  trial: rule_trial.RuleTrial | None
   rows: list[metrics_table.Row]
   bad_in_a_row: int
 
@@ -115,7 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
   if plan is None:
     return 0
   with plan.folder:
-    return _train(plan, show_progress=not arguments.quiet)
+    try:
+      return _train(plan, show_progress=not arguments.quiet)
+    finally:
+      if plan.trial is not None:
+        plan.trial.close()
 
 
 def _start(arguments: argparse.Namespace) -> _Plan | None:
@@ -123,25 +128,23 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   asked = run_config.from_arguments(arguments, meta_train_config.DEFAULTS)
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)
-  settings = meta_train_config.resolve(asked)
-  config = run_config.describe(
-    'meta-train', asked, settings, rule=asked['init']
-  )
+  choice = _choose_rule(asked['init'])
+  rule_settings = {} if choice is None else dict(choice.agent_settings)
+  settings = meta_train_config.resolve(asked, rule_settings)
+  config = _describe(asked, settings, rule_settings)
   trainer = meta_train_config.make_trainer(settings)
   init_rng, eta_rng, _ = _keys(settings.seed)
-  if asked['init'] == 'random':
+  if choice is None:
     eta = trainer.init_params(eta_rng)
   else:
-    choice = rule_choice.choose(asked['init'])
-    if choice.params is None:
-      raise errors.UsageError(
-        f'{choice.name} is a rule made by hand: it has no parameters to train'
-      )
     eta = choice.params
     rule_params.check_like(
       eta, trainer.eta_spec, f'the parameters of {choice.name}'
     )
+  trial = _make_trial(settings)
   if arguments.dry_run:
+    if trial is not None:
+      trial.close()
     print(json.dumps(config, indent=2))
     return None
   state = trainer.init(init_rng, eta)
@@ -155,16 +158,18 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     f'{asked["init"]}: {out}',
     flush=True,
   )
-  return _Plan(folder, settings, trainer, state, [], 0)
+  plan = _Plan(folder, settings, trainer, state, trial, [], 0)
+  # A resumed run needs no other file than its own.
+  _save_rule(plan, state)
+  return plan
 
 
 def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   """Prepares to go on with a run."""
   config = folder.config
-  settings = meta_train_config.resolve(asked)
-  described = run_config.describe(
-    'meta-train', asked, settings, rule=config['rule']
-  )
+  rule_settings = config.get('rule_settings', {})
+  settings = meta_train_config.resolve(asked, rule_settings)
+  described = _describe(asked, settings, rule_settings)
   run_config.check_same(config['settings'], described['settings'])
   trainer = meta_train_config.make_trainer(settings)
   init_rng, eta_rng, _ = _keys(settings.seed)
@@ -175,10 +180,12 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
     )
     saved = checkpoint.load(folder.state_path, (like, np.int32(0)))
     state, bad_in_a_row = trainer.place(saved[0]), int(saved[1])
-  elif asked['init'] == 'random':
-    state = trainer.init(init_rng, trainer.init_params(eta_rng))
   else:
-    state = trainer.init(init_rng, rule_choice.choose(asked['init']).params)
+    choice = _choose_rule(
+      str(folder.path) if folder.rule_path.exists() else asked['init']
+    )
+    eta = choice.params if choice else trainer.init_params(eta_rng)
+    state = trainer.init(init_rng, eta)
   done = int(state.step)
   if done > settings.steps:
     raise errors.UsageError(
@@ -189,7 +196,40 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   for env in meta_train_config.trial_environments(settings):
     folder.cut_table(rule_trial.trial_path(folder.path, env), done)
   print(f'Going on from meta-update {done}: {folder.path}', flush=True)
-  return _Plan(folder, settings, trainer, state, rows, bad_in_a_row)
+  trial = _make_trial(settings)
+  return _Plan(folder, settings, trainer, state, trial, rows, bad_in_a_row)
+
+
+def _choose_rule(init: str) -> rule_choice.RuleChoice | None:
+  """The rule to begin with; None for random η."""
+  if init == 'random':
+    return None
+  choice = rule_choice.choose(init)
+  if choice.params is None:
+    raise errors.UsageError(
+      f'{choice.name} is a rule made by hand: it has no parameters to train'
+    )
+  return choice
+
+
+def _describe(
+  asked: dict[str, Any],
+  settings: config_dict.ConfigDict,
+  rule_settings: dict[str, Any],
+) -> dict[str, Any]:
+  return run_config.describe(
+    'meta-train',
+    asked,
+    settings,
+    rule=asked['init'],
+    rule_settings=rule_settings,
+  )
+
+
+def _make_trial(
+  settings: config_dict.ConfigDict,
+) -> rule_trial.RuleTrial | None:
+  return rule_trial.RuleTrial(settings) if settings.eval.every else None
 
 
 def _train(plan: _Plan, show_progress: bool) -> int:
@@ -199,7 +239,6 @@ def _train(plan: _Plan, show_progress: bool) -> int:
   state = plan.state
   done = int(state.step)
   bar = progress.Progress(settings.steps, done, enabled=show_progress)
-  trial = rule_trial.RuleTrial(settings) if settings.eval.every else None
   code = 0
   with interrupts.Interrupts() as interrupt:
     for state, measured in training.train(
@@ -217,8 +256,8 @@ def _train(plan: _Plan, show_progress: bool) -> int:
       )
       all_bad = row['num_bad_agents'] == plan.trainer.num_agents
       plan.bad_in_a_row = plan.bad_in_a_row + 1 if all_bad else 0
-      if trial is not None and done % settings.eval.every == 0:
-        _try_rule(plan, trial, state, done)
+      if plan.trial is not None and done % settings.eval.every == 0:
+        _try_rule(plan, plan.trial, state, done)
       if done % settings.checkpoint_every == 0:
         _save(plan, state)
       if plan.bad_in_a_row >= settings.max_bad_in_a_row:
@@ -264,11 +303,15 @@ def _picture_paths(folder: run_folder.RunFolder) -> dict[str, pathlib.Path]:
 
 def _save(plan: _Plan, state: trainer_lib.TrainState) -> None:
   checkpoint.save(plan.folder.state_path, (state, np.int32(plan.bad_in_a_row)))
-  rule_params.save(plan.folder.rule_path, state.eta, _metadata(plan, state))
+  _save_rule(plan, state)
   if not plots.is_available() or not plan.rows:
     return
   for name, path in _picture_paths(plan.folder).items():
     plots.save(pictures.draw(name, plan.rows), path)
+
+
+def _save_rule(plan: _Plan, state: trainer_lib.TrainState) -> None:
+  rule_params.save(plan.folder.rule_path, state.eta, _metadata(plan, state))
 
 
 def _try_rule(
@@ -285,8 +328,8 @@ def _try_rule(
   for env, rows in results.items():
     rows = [dict(iteration=done, **row) for row in rows]
     metrics_table.append_csv(rule_trial.trial_path(path, env), rows)
-  score = float(
-    np.mean([row['final_return'] for rows in results.values() for row in rows])
+  score = rule_trial.mean_score(
+    [row['final_return'] for rows in results.values() for row in rows]
   )
   if score > best:
     metadata = dict(**_metadata(plan, state), score=score)

@@ -1,5 +1,6 @@
 """What `disco-rl meta-train` was asked for, and what follows from it."""
 
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -9,6 +10,7 @@ from disco_rl import checks
 from disco_rl import experiment
 from disco_rl import network_settings
 from disco_rl import optimizers
+from disco_rl import settings as agent_settings_lib
 from disco_rl import types
 from disco_rl.cli import overrides
 from disco_rl.cli import run_config
@@ -37,11 +39,15 @@ DEFAULTS: dict[str, Any] = dict(
 _ENV_SETTINGS = {'catch': dict(rows=5, columns=5)}
 
 
-def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
+def resolve(
+  asked: dict[str, Any], rule_settings: Mapping[str, Any] | None = None
+) -> config_dict.ConfigDict:
   """All settings of a run.
 
   Args:
     asked: as `DEFAULTS`.
+    rule_settings: what the rule to begin with was trained with, of an agent's
+      settings.
 
   Returns:
     Groups of settings (`meta`, `agent`, `critic`, `env` and `net` by name of
@@ -49,10 +55,15 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
   """
   envs = _environments(asked['env'], '--env')
   eval_envs = _environments(asked['eval_env'], '--eval-env')
+  if eval_envs and not asked['eval_every']:
+    raise ValueError('--eval-env says where; say when, too, by --eval-every')
   agent = settings_lib.get_agent_settings()
+  agent_settings_lib.update_from_plain(agent, rule_settings or {})
   with agent.unlocked():
     agent.optimizer = optimizers.get_settings()
-  networks = {name: _network(agent, name, asked) for name in envs | eval_envs}
+  networks = _by_name(
+    {name: _network(agent, name, asked) for name in envs | eval_envs}
+  )
   with agent.unlocked():
     del agent.net_settings
   config = config_dict.ConfigDict(
@@ -64,7 +75,7 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
       agent_shards=1,  # Rows of devices over which agents are spread.
       checkpoint_every=25,  # Meta-updates.
       max_bad_in_a_row=10,
-      env=envs,
+      env=_by_name(envs),
       net=networks,
       meta=dataclasses.asdict(config_lib.Config()),
       agent=agent,
@@ -76,7 +87,7 @@ def resolve(asked: dict[str, Any]) -> config_dict.ConfigDict:
         num_seeds=2,
         learning_rate=1e-2,
         # None for those it is trained in.
-        env=eval_envs or None,
+        env=_by_name(eval_envs) if eval_envs else None,
         experiment=dataclasses.asdict(experiment.Config()),
       ),
     )
@@ -163,3 +174,8 @@ def _environments(names: list[str], option: str) -> dict[str, Any]:
     envs[name] = registry.default_settings(name)
     envs[name].update(_ENV_SETTINGS.get(name, {}))
   return envs
+
+
+def _by_name(groups: dict[str, Any]) -> config_dict.ConfigDict:
+  """Groups of settings; the names of some environments have dots in them."""
+  return config_dict.ConfigDict(groups, allow_dotted_keys=True)

@@ -29,11 +29,8 @@ def apply(
     path, separator, text = assignment.partition('=')
     if not separator or not path:
       raise errors.UsageError(f'--set wants name=value, got {assignment!r}')
-    *parents, name = path.strip().split('.')
-    node: Any = config
-    for i, parent in enumerate(parents):
-      node = _child(node, parent, '.'.join(parents[:i]))
-    old = _child(node, name, '.'.join(parents))
+    node, name = _find(config, path.strip())
+    old = node[name]
     if isinstance(old, config_dict.ConfigDict) and not old:
       node[name] = _parse_group(text.strip(), path)
       continue
@@ -146,15 +143,26 @@ def to_plain(value: Any) -> Any:
   return getattr(value, '__name__', None) or repr(value)
 
 
-def _child(node: Any, name: str, path: str) -> Any:
-  if not isinstance(node, config_dict.ConfigDict):
-    raise errors.UsageError(f'{path} has no settings below it')
-  where = f'of {path} ' if path else ''
-  known = list(node.keys())
-  if name not in known:
-    raise errors.UsageError(
-      f'unknown setting {name!r} {where}'.rstrip()
-      + utils.did_you_mean(name, known)
-      + f'; known: {", ".join(sorted(known))}'
-    )
-  return node[name]
+def _find(config: config_dict.ConfigDict, path: str) -> tuple[Any, str]:
+  """The group that a setting is in, and its name there."""
+  node: Any = config
+  above, rest = '', path
+  while True:
+    if not isinstance(node, config_dict.ConfigDict):
+      raise errors.UsageError(f'{above} has no settings below it')
+    known = list(node.keys())
+    # Names may have dots in them: the longest that fits is meant.
+    fitting = [name for name in known if f'{rest}.'.startswith(f'{name}.')]
+    if not fitting:
+      name = rest.partition('.')[0]
+      where = f'of {above} ' if above else ''
+      raise errors.UsageError(
+        f'unknown setting {name!r} {where}'.rstrip()
+        + utils.did_you_mean(name, known)
+        + f'; known: {", ".join(sorted(known))}'
+      )
+    name = max(fitting, key=len)
+    if name == rest:
+      return node, name
+    node = node[name]
+    above, rest = f'{above}.{name}'.lstrip('.'), rest[len(name) + 1 :]

@@ -40,6 +40,11 @@ class RuleTrial:
         seeds=range(settings.eval.num_seeds),
       )
 
+  def close(self) -> None:
+    """Frees what environments on the host hold."""
+    for population in self._populations.values():
+      population.close()
+
   def __call__(
     self, eta: types.MetaParams
   ) -> dict[str, list[metrics_table.Row]]:
@@ -89,6 +94,11 @@ def best_score(folder: pathlib.Path, envs: list[str]) -> float:
   for env in envs:
     for row in metrics_table.read_csv(trial_path(folder, env)):
       scores.setdefault(row['iteration'], []).append(row['final_return'])
-  means = [float(np.mean(values)) for values in scores.values()]
-  # Where no episode ended there is no return.
+  means = map(mean_score, scores.values())
   return max(filter(np.isfinite, means), default=-float('inf'))
+
+
+def mean_score(returns: list[float]) -> float:
+  """The average of those agents of a trial that ended an episode, or NaN."""
+  known = [value for value in returns if np.isfinite(value)]
+  return float(np.mean(known)) if known else float('nan')

@@ -150,7 +150,7 @@ def _timestep(
   return types.EnvironmentTimestep(
     # [B, frames, size, size] to [B, size, size, frames]; a copy, since the
     # emulator may use its memory again.
-    observation=np.ascontiguousarray(np.moveaxis(observations, 1, -1)),
+    observation=np.array(np.moveaxis(observations, 1, -1), order='C'),
     step_type=step_type.astype(np.int32),
     reward=rewards.astype(np.float32),
     truncated=np.array(truncated),

@@ -60,7 +60,9 @@ class Environment(abc.ABC):
     """Spec of one stream's action."""
 
   def snapshot(self) -> Any:
-    """What the environment keeps to itself, as a tree of arrays.
+    """What the environment keeps to itself, as a tree of arrays and numbers.
+
+    Their shapes and types must always be the same.
 
     Returns:
       All that `restore` needs to go on from here, or None if it cannot be had.

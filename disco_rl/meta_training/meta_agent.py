@@ -20,6 +20,10 @@ from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import meta_loss
 from disco_rl.value_fns import value_fn
 
+# Folded into a key for the draws of the replay. Large, since small numbers give
+# the keys that splitting gives too.
+_REPLAY = 2**31
+
 
 class AgentState(NamedTuple):
   """What an agent carries from one meta-update to the next."""
@@ -161,7 +165,7 @@ class MetaAgent:
     buffer = state.buffer
     if buffer is not None:
       buffer, train_rollouts = self._mix_with_replay(
-        buffer, train_rollouts, jax.random.fold_in(rng, 1)
+        buffer, train_rollouts, jax.random.fold_in(rng, _REPLAY)
       )
     return (
       state._replace(actor=actor, buffer=buffer),

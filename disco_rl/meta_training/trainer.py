@@ -5,7 +5,8 @@ program, whatever their number, and all groups train the same η.
 
   group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
   trainer = Trainer([group], config.Config())
-  state = trainer.init(rng, eta)
+  init_rng, rng = jax.random.split(rng)
+  state = trainer.init(init_rng, eta)
   for step in range(800):
     state, log = trainer.update(state, jax.random.fold_in(rng, step))
 """
@@ -34,6 +35,9 @@ from disco_rl.value_fns import value_fn
 _AGENTS, _BATCH = 'agents', 'batch'
 _P = jax.sharding.PartitionSpec
 _FOREVER = np.iinfo(np.int32).max
+# Folded into keys for draws of their own. Large, since small numbers give the
+# keys that splitting gives too.
+_RESET, _SHARE, _LIFETIME = 2**31 + 1, 2**31 + 2, 2**31 + 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +168,9 @@ class Trainer:
     eta = jax.tree.map(jnp.asarray, eta)
     spec = jax.eval_shape(self._init, rng, eta)
     replay.check_fits([group.agents.buffer for group in spec.groups])
+    if not self._is_spread:
+      # All that follows is computed where its arguments are.
+      rng, eta = jax.device_put((rng, eta), self._mesh.devices.flat[0])
     return self._init(rng, eta)
 
   def update(
@@ -181,7 +188,7 @@ class Trainer:
     is_over = [np.asarray(g.updates_left) <= 0 for g in state.groups]
     num_resets = int(sum(over.sum() for over in is_over))
     if num_resets:
-      state = self._reset(state, jax.random.fold_in(rng, 1), tuple(is_over))
+      state = self._reset(state, _fold(rng, _RESET), tuple(is_over))
     state, log, group_logs = self._update(state, rng)
     log, group_logs = jax.device_get((log, group_logs))
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
@@ -216,7 +223,9 @@ class Trainer:
       agents = jax.tree.map(lambda x: jnp.array(x, copy=True), agents)
       lifetimes = jax.vmap(self._sample_lifetime)(keys)
       # The first life is cut short at random, so that not all end together.
-      shares = jax.vmap(lambda key: jax.random.uniform(_fold(key, 2)))(keys)
+      shares = jax.vmap(lambda key: jax.random.uniform(_fold(key, _SHARE)))(
+        keys
+      )
       first = jnp.maximum((shares * lifetimes).astype(jnp.int32), 1)
       opt_states = None
       if config.adam_per_agent:
@@ -362,7 +371,7 @@ class Trainer:
     lifetimes = jnp.asarray(self.config.lifetimes, jnp.int32)
     weights = 1.0 / lifetimes
     return jax.random.choice(
-      _fold(rng, 1), lifetimes, p=weights / jnp.sum(weights)
+      _fold(rng, _LIFETIME), lifetimes, p=weights / jnp.sum(weights)
     )
 
   def _over_agents(self, function: Any, args: Any) -> Any:

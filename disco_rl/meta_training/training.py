@@ -1,7 +1,7 @@
 """Meta-training as a loop: one meta-update after the other, and a table.
 
-rng = jax.random.PRNGKey(0)
-state = trainer.init(rng, trainer.init_params(rng))
+eta_rng, init_rng, rng = jax.random.split(jax.random.PRNGKey(0), 3)
+state = trainer.init(init_rng, trainer.init_params(eta_rng))
 for state, row in training.train(trainer, state, rng, num_updates=800):
   print(row['iteration'], row['meta_loss'], row['rewards'])
 """
