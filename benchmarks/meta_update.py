@@ -10,6 +10,7 @@ compute the meta-gradient:
 """
 
 import argparse
+from collections.abc import Sequence
 import time
 from typing import Any
 
@@ -33,65 +34,104 @@ _MODES: dict[str, dict[str, Any]] = {
 }
 
 
+class _Program:
+  """A compiled meta-update, and its agents.
+
+  Attributes:
+    facts: what is known of it before it runs.
+  """
+
+  def __init__(
+    self,
+    num_agents: int,
+    num_inner_updates: int,
+    mode: str,
+    num_devices: int,
+    **changes: Any,
+  ):
+    """Compiles it; arguments as of `benchmark`."""
+    group = trainer_lib.Group(
+      registry.environment_fn('catch', rows=5, columns=5),
+      settings_lib.get_agent_settings(),
+      num_agents,
+    )
+    config = config_lib.Config(
+      num_inner_updates=num_inner_updates, **{**_MODES[mode], **changes}
+    )
+    trainer = trainer_lib.Trainer(
+      [group], config, devices=jax.devices()[:num_devices]
+    )
+    self._rng = jax.random.PRNGKey(0)
+    self._state = trainer.init(self._rng, trainer.init_params(self._rng))
+    start = time.perf_counter()
+    lowered = trainer.lower(self._state, self._rng)
+    traced = time.perf_counter()
+    self._compiled: Any = lowered.compile()
+    done = time.perf_counter()
+    memory = self._compiled.memory_analysis()
+    self.facts: dict[str, Any] = dict(
+      agents=num_agents,
+      inner=num_inner_updates,
+      mode=mode,
+      devices=num_devices,
+      trace_seconds=traced - start,
+      compile_seconds=done - traced,
+      temporaries_mb=memory.temp_size_in_bytes / 1e6,
+    )
+
+  def measure(self) -> float:
+    """Seconds of one meta-update."""
+    begin = time.perf_counter()
+    self._state, *_ = jax.block_until_ready(
+      self._compiled(self._state, self._rng)
+    )
+    return time.perf_counter() - begin
+
+
 def benchmark(
   num_agents: int,
   num_inner_updates: int,
-  mode: str,
+  modes: Sequence[str],
   num_rounds: int,
   num_devices: int = 1,
   **changes: Any,
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
   """Compiles and runs meta-updates, and measures.
 
   Args:
     num_agents: in one group.
     num_inner_updates: N.
-    mode: a key of `_MODES`.
-    num_rounds: how many meta-updates to measure.
+    modes: keys of `_MODES`. They take turns, so that whatever else the machine
+      does slows them alike.
+    num_rounds: how many meta-updates of each to measure.
     num_devices: over which the environments are spread.
     **changes: what else to change of the config.
 
   Returns:
-    Units and milliseconds of a meta-update (medians), seconds of tracing and
-    of compilation, and the program's temporaries.
+    For each mode, units and milliseconds of a meta-update (medians), seconds of
+    tracing and of compilation, and the program's temporaries.
   """
-  group = trainer_lib.Group(
-    registry.environment_fn('catch', rows=5, columns=5),
-    settings_lib.get_agent_settings(),
-    num_agents,
-  )
-  config = config_lib.Config(
-    num_inner_updates=num_inner_updates, **{**_MODES[mode], **changes}
-  )
-  trainer = trainer_lib.Trainer(
-    [group], config, devices=jax.devices()[:num_devices]
-  )
-  rng = jax.random.PRNGKey(0)
-  state = trainer.init(rng, trainer.init_params(rng))
-  start = time.perf_counter()
-  lowered = trainer.lower(state, rng)
-  traced = time.perf_counter()
-  compiled = lowered.compile()
-  done = time.perf_counter()
+  programs = [
+    _Program(num_agents, num_inner_updates, mode, num_devices, **changes)
+    for mode in modes
+  ]
   unit = units.make_unit()
-  unit_seconds, update_seconds = [], []
-  for _ in range(num_rounds + 1):
+  for program in programs:
+    program.measure()  # The first one does not count.
+  unit_seconds: list[float] = []
+  seconds = []
+  for _ in range(num_rounds):
     unit_seconds += [unit() for _ in range(5)]
-    begin = time.perf_counter()
-    state, *_ = jax.block_until_ready(compiled(state, rng))
-    update_seconds.append(time.perf_counter() - begin)
-  seconds = float(np.median(update_seconds[1:]))
-  return dict(
-    agents=num_agents,
-    inner=num_inner_updates,
-    mode=mode,
-    devices=num_devices,
-    units=seconds / float(np.median(unit_seconds)),
-    milliseconds=1e3 * seconds,
-    trace_seconds=traced - start,
-    compile_seconds=done - traced,
-    temporaries_mb=compiled.memory_analysis().temp_size_in_bytes / 1e6,
-  )
+    seconds.append([program.measure() for program in programs])
+  medians = np.median(seconds, axis=0)
+  return [
+    dict(
+      program.facts,
+      units=float(median / np.median(unit_seconds)),
+      milliseconds=float(1e3 * median),
+    )
+    for program, median in zip(programs, medians, strict=True)
+  ]
 
 
 def main() -> None:
@@ -111,12 +151,12 @@ def main() -> None:
     parser.error('all numbers must be at least 1')
   if arguments.devices > 1:
     jax.config.update('jax_num_cpu_devices', arguments.devices)
-  results = [
-    benchmark(agents, inner, mode, arguments.rounds, arguments.devices)
-    for agents in arguments.agents
-    for inner in arguments.inner
-    for mode in arguments.modes
-  ]
+  results = []
+  for agents in arguments.agents:
+    for inner in arguments.inner:
+      results += benchmark(
+        agents, inner, arguments.modes, arguments.rounds, arguments.devices
+      )
   units.report(results, arguments.json)
 
 

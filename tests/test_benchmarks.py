@@ -31,7 +31,7 @@ def test_training_iteration():
 
 @pytest.mark.slow
 def test_meta_update():
-  result = meta_update.benchmark(1, 1, 'default', num_rounds=1)
+  (result,) = meta_update.benchmark(1, 1, ['default'], num_rounds=1)
   assert result['units'] > 0 and result['compile_seconds'] > 0
 
 
