@@ -26,7 +26,9 @@ class RunningEpisodes(NamedTuple):
 def init(batch_size: int) -> RunningEpisodes:
   """Nothing received yet, in B streams."""
   # The first step of all is where a stream begins: no transition led there.
-  return RunningEpisodes(jnp.zeros(batch_size), jnp.full(batch_size, -1.0))
+  return RunningEpisodes(
+    jnp.zeros(batch_size), jnp.full(batch_size, -1.0, jnp.float32)
+  )
 
 
 def update(

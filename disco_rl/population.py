@@ -215,7 +215,7 @@ class Population:
   ) -> experiment_lib.ExperimentState:
     """Fresh agents, if this machine has room for them."""
     replay.check_fits(jax.eval_shape(self._init, keys, actors).buffer)
-    if len(self.devices) == 1:
+    if len(self.devices) == 1 and keys.devices() != set(self.devices):
       # All that follows is computed where its arguments are.
       keys = jax.device_put(keys, self.devices[0])
     return self._init(keys, actors)

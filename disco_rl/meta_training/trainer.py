@@ -168,7 +168,8 @@ class Trainer:
     eta = jax.tree.map(jnp.asarray, eta)
     spec = jax.eval_shape(self._init, rng, eta)
     replay.check_fits([group.agents.buffer for group in spec.groups])
-    if not self._is_spread:
+    rng = jnp.asarray(rng)
+    if not self._is_spread and rng.devices() != set(self._mesh.devices.flat):
       # All that follows is computed where its arguments are.
       rng, eta = jax.device_put((rng, eta), self._mesh.devices.flat[0])
     return self._init(rng, eta)
