@@ -148,7 +148,8 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     / run_folder.as_file_name(f'{asked["env"]}-{rule.name}')
   )
   state = population.init()  # Before an old run is removed.
-  checkpoint.check(population.to_save(state))
+  # Only what environments show of themselves could be unfit; the rest is large.
+  checkpoint.check(population.to_save(state).actor)
   folder = run_folder.RunFolder.create(out, config, arguments.overwrite)
   if eta:
     # It stays a rule that others can be trained with.
