@@ -81,11 +81,11 @@ def benchmark_overlap(
   name: str, rule: str, num_iterations: int, **sizes: Any
 ) -> list[dict[str, Any]]:
   """Training iterations per second, with and without overlap."""
-  choice = rule_choice.choose(rule)
+  choice = rule_choice.load_rule(rule)
   rows = []
   for overlap in (False, True):
     settings = evaluation.default_agent_settings(
-      choice.update_rule, name, choice.agent_settings
+      choice.kind, name, choice.settings
     )
     population = population_lib.Population(
       registry.environment_fn(name),
@@ -93,7 +93,7 @@ def benchmark_overlap(
       experiment.Config(overlap_acting=overlap, **sizes),
       devices=jax.devices()[:1],
     )
-    eta = choice.params or {}
+    eta = choice.eta or {}
     state = population.init()
     warm_up = population.config.num_warm_up + 2
     state, _ = population.run(eta, state, warm_up)

@@ -74,6 +74,7 @@ class Agent:
       batch_axis_name: axis (or axes) over which the batch is spread and
         gradients and statistics are averaged, or None.
     """
+    settings.check_agent_settings(agent_settings)
     self._mixed_mode = False
     self._observation_spec = single_observation_spec
     self._batch_axis_name = batch_axis_name

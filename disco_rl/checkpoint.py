@@ -43,12 +43,14 @@ def check(tree: Any) -> None:
   _arrays(tree)
 
 
-def load(path: str | os.PathLike[str], like: Any) -> Any:
+def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
   """Reads a tree back.
 
   Args:
     path: what `save` wrote.
     like: a tree of the same structure, shapes and dtypes; of arrays or specs.
+    part: path of the part of the saved tree to read, e.g. `'learner/params'`;
+      empty for all of it.
 
   Returns:
     The tree. Leaves are on the device, but for those that are NumPy arrays,
@@ -59,6 +61,12 @@ def load(path: str | os.PathLike[str], like: Any) -> Any:
     arrays = files.read_npz(path)
   except files.UnreadableFileError as e:
     raise CheckpointError(f'cannot read the checkpoint {path}: {e}') from None
+  if part:
+    arrays = {
+      name.removeprefix(f'{part}/'): array
+      for name, array in arrays.items()
+      if name.startswith(f'{part}/')
+    }
 
   wanted = _named_leaves(like)
   missing = sorted({name for name, _ in wanted} - set(arrays))

@@ -21,6 +21,7 @@ def check_actor_rollout(rollout: types.ActorRollout) -> None:
       'rollout.rewards must be [T+1, B] with T and B at least 1, got '
       f'shape {shape}'
     )
+  check_has_logits('rollout.agent_outs', rollout.agent_outs)
   for field in ('observations', 'actions', 'discounts', 'agent_outs', 'logits'):
     _check_leading_dims(f'rollout.{field}', rollout[field], shape)
 
@@ -42,6 +43,20 @@ def check_update_rule_inputs(rollout: types.UpdateRuleInputs) -> None:
   longer = (shape[0] + 1, shape[1])
   for field in ('actions', 'observations', 'agent_out', 'behaviour_agent_out'):
     _check_leading_dims(f'rollout.{field}', rollout[field], longer)
+
+
+def check_has_logits(name: str, outs: types.AgentOuts | None) -> None:
+  """Raises a `ValueError` if the logits of the policy that acted are missing.
+
+  Args:
+    name: of the field they should be in.
+    outs: what is in it.
+  """
+  if 'logits' not in (outs or {}):
+    raise ValueError(
+      f"{name}['logits'] is missing: put the logits [T+1, B, A] of the policy "
+      f'that acted there; the field has {sorted(outs or {})}'
+    )
 
 
 def _check_leading_dims(name: str, tree: Any, dims: tuple[int, ...]) -> None:

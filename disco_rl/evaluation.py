@@ -1,13 +1,18 @@
-"""Meta-evaluation: fresh agents are trained by a rule that stays as it is.
+"""Meta-evaluation: trains fresh agents with a rule that stays fixed.
 
-  result = evaluation.evaluate('catch', rule_params.load('disco_103'))
-  print(metrics_table.final_returns(result.rows))
+  rule = disco_rl.load_rule('disco_103')
+  result = disco_rl.evaluate('catch', rule, num_seeds=5)
+  print(result.final_returns())
+  result.plot('curve.png')
 
 The defaults are the published setting on Catch: 1000 iterations of rollouts of
-29 steps, learning rate 1e-2.
+29 steps, learning rate 1e-2. The same seed gives the same run here and in
+`disco-rl eval`, bit for bit on the same machine: floating-point sums, and with
+them chaotic runs, depend on the number of threads and the version of XLA.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+import os
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +22,15 @@ import numpy as np
 from disco_rl import experiment
 from disco_rl import metrics_table
 from disco_rl import network_settings
+from disco_rl import plots
 from disco_rl import population as population_lib
 from disco_rl import progress
+from disco_rl import rule_choice
 from disco_rl import rule_params
 from disco_rl import settings as settings_lib
 from disco_rl import types
 from disco_rl.environments import registry
+from disco_rl.update_rules import base
 
 DEFAULT_ITERATIONS = 1000
 DEFAULT_CHUNK_SIZE = 20
@@ -36,10 +44,29 @@ _LEARNING_RATES = {
 
 
 class Evaluation(NamedTuple):
-  """What is left of an experiment."""
+  """The result of an experiment."""
 
   state: experiment.ExperimentState  # Leaves [K, ...] for K seeds.
   rows: list[metrics_table.Row]
+  name: str = ''  # Of the rule.
+
+  def final_returns(self, num_iterations: int = 100) -> dict[int, float]:
+    """Seed to its average return in the last iterations, by episodes."""
+    return metrics_table.average_returns(self.rows, num_iterations)
+
+  def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+    """Draws the learning curves.
+
+    Args:
+      path: of a PNG file to write, or None.
+
+    Returns:
+      A matplotlib figure, which notebooks show.
+    """
+    figure = plots.learning_curves({self.name: self.rows})
+    if path is not None:
+      plots.save(figure, path)
+    return figure
 
 
 class DivergenceError(ArithmeticError):
@@ -81,11 +108,11 @@ def default_agent_settings(
   """Settings that work on Catch.
 
   Args:
-    rule: `'disco'`, `'actor_critic'` or `'policy_gradient'`.
+    rule: the kind of rule, a key of `settings.SETTINGS`.
     env: the name of the environment, for the network that suits it; None for
       an MLP.
-    trained_with: settings that a discovered rule depends on, the
-      `agent_settings` of a `rule_choice.RuleChoice`; None for the published.
+    trained_with: settings that a discovered rule depends on, the `settings` of
+      a `rule_choice.Rule`; None for the published.
 
   Returns:
     The settings of `SETTINGS`, with a learning rate for Catch.
@@ -100,10 +127,11 @@ def default_agent_settings(
 
 def evaluate(
   env: str | registry.EnvironmentFn,
-  update_rule_params: types.MetaParams | None = None,
+  rule: rule_choice.Rule | str | types.MetaParams | None = rule_choice.DEFAULT,
   agent_settings: config_dict.ConfigDict | None = None,
   *,
-  seeds: Sequence[int] = (0,),
+  seeds: Sequence[int] | None = None,
+  num_seeds: int = 1,
   num_iterations: int = DEFAULT_ITERATIONS,
   config: experiment.Config | None = None,
   env_settings: Mapping[str, Any] | None = None,
@@ -116,51 +144,81 @@ def evaluate(
   Args:
     env: a name (see `environments.registry`), or a function that makes an
       environment from a batch size and a seed.
-    update_rule_params: η; None for a hand-made rule.
-    agent_settings: by default those of the discovered rule if there is an η,
-      else those of the actor-critic; with the network that suits the
-      environment, if that is known.
-    seeds: K different numbers.
+    rule: from `load_rule`, or what it takes (a name, a file, a run); or
+      parameters η of the rule that `agent_settings` names, by default of the
+      published discovered one. None for a rule without parameters.
+    agent_settings: by default those that the rule was trained with (for η
+      alone the published ones, for None those of the actor-critic), with the
+      network that suits the environment, if that is known.
+    seeds: K different numbers; by default 0, 1, ... `num_seeds` - 1.
+    num_seeds: how many.
     num_iterations: how many times to act for one rollout and learn once.
     config: sizes of batch, rollout and replay.
     env_settings: what to change of a named environment's settings.
-    devices: over which the batch is spread, see `population.Population`.
+    devices: over which the batch is sharded, see `population.Population`.
     chunk_size: iterations per compiled program, and per row of the table.
     show_progress: whether to show a progress bar.
 
   Returns:
     The final state, and the table of metrics.
   """
+  env_fn = registry.as_environment_fn(env, env_settings)
+  if isinstance(rule, str | os.PathLike):
+    rule = rule_choice.load_rule(rule)
+  elif not isinstance(rule, rule_choice.Rule):
+    kind = 'actor_critic' if rule is None else 'disco'
+    if agent_settings is not None:
+      kind = agent_settings.update_rule_name
+    rule = rule_choice.Rule(kind, kind, rule)
   if agent_settings is None:
-    rule = 'actor_critic' if update_rule_params is None else 'disco'
-    name = env if isinstance(env, str) else None
-    agent_settings = default_agent_settings(rule, name)
-  if isinstance(env, str):
-    env = registry.environment_fn(env, **(env_settings or {}))
-  elif env_settings:
-    raise ValueError('env_settings go with the name of an environment only')
+    agent_settings = default_agent_settings(
+      rule.kind, env if isinstance(env, str) else None, rule.settings
+    )
+  if seeds is None:
+    seeds = range(num_seeds)
+  elif num_seeds != 1:
+    raise ValueError('give seeds or num_seeds, not both')
+  config = config or experiment.Config()
+  check_num_iterations(num_iterations, config)
   population = population_lib.Population(
-    env,
-    agent_settings,
-    config or experiment.Config(),
-    seeds=seeds,
-    devices=devices,
+    env_fn, agent_settings, config, seeds=seeds, devices=devices
   )
   try:
     rows: list[metrics_table.Row] = []
     state = population.init()
-    chunks = train(
-      population, update_rule_params, state, num_iterations, chunk_size
-    )
+    chunks = train(population, rule.eta, state, num_iterations, chunk_size)
     bar = progress.Progress(num_iterations, enabled=show_progress)
     for last_state, new_rows in chunks:
       state = last_state
       rows += new_rows
       show_rows(bar, new_rows)
     bar.close()
-    return Evaluation(state, rows)
+    return Evaluation(state, rows, rule.name)
   finally:
     population.close()
+
+
+def check_num_iterations(
+  num_iterations: int,
+  config: experiment.Config,
+  name: str = 'num_iterations',
+) -> None:
+  """Refuses to begin a run in which nothing would be learned.
+
+  Args:
+    num_iterations: how many there would be.
+    config: sizes of batch, rollout and replay.
+    name: what a message calls the number.
+  """
+  if num_iterations < 1:
+    raise ValueError(f'{name} must be at least 1, got {num_iterations}')
+  if num_iterations <= config.num_warm_up:
+    raise ValueError(
+      f'{name} {num_iterations} is too few to learn anything: the first '
+      f'{config.num_warm_up} iterations only fill the replay with the '
+      f'{config.first_fill} trajectories of a batch. Ask for more, or make '
+      'batch_size, replay_ratio or min_replay_size smaller'
+    )
 
 
 def train(
@@ -187,8 +245,6 @@ def train(
   """
   if chunk_size < 1:
     raise ValueError(f'chunk_size must be at least 1, got {chunk_size}')
-  if num_iterations < 1:
-    raise ValueError(f'num_iterations must be at least 1, got {num_iterations}')
   eta = check_rule_params(population.agent.update_rule, update_rule_params)
   done = int(state.iteration)
   while done < num_iterations:
@@ -220,21 +276,23 @@ def show_rows(bar: progress.Progress, rows: list[metrics_table.Row]) -> None:
     bar: of iterations.
     rows: of all seeds; return and loss are averaged over them.
   """
-  values = {
-    name: float(np.mean([row[column] for row in rows]))
-    for name, column in dict(
-      {'return': 'average_return'}, loss='total_loss'
-    ).items()
-  }
-  bar.update(int(rows[-1]['iteration']), **values)
+  # A loss is NaN in a chunk in which nothing was learned.
+  is_filling = any(np.isnan(row['total_loss']) for row in rows)
+  mean = lambda name: float(np.mean([row[name] for row in rows]))
+  values = {'return': mean('average_return'), 'loss': mean('total_loss')}
+  bar.update(
+    int(rows[-1]['iteration']),
+    note='filling the replay' if is_filling else '',
+    **values,
+  )
 
 
 def check_rule_params(
-  rule: Any,
+  rule: base.UpdateRule,
   update_rule_params: types.MetaParams | None,
   where: str = 'update_rule_params',
 ) -> types.MetaParams:
-  """η for a rule: checked, and empty for a hand-made one.
+  """Checks η against a rule.
 
   Args:
     rule: the update rule.
@@ -242,8 +300,14 @@ def check_rule_params(
     where: what an error message calls them.
 
   Returns:
-    η.
+    η, empty for a rule without parameters.
   """
   wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
-  rule_params.check_like(update_rule_params or {}, wanted, where)
-  return update_rule_params or {}
+  if update_rule_params is None and jax.tree.leaves(wanted):
+    raise ValueError(
+      f'{type(rule).__name__} has parameters η, and none were given: load '
+      'trained ones from a file (load_rule) or train them (meta_train)'
+    )
+  eta = {} if update_rule_params is None else update_rule_params
+  rule_params.check_like(eta, wanted, where)
+  return eta

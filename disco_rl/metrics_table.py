@@ -3,8 +3,10 @@
   iteration, seed, env_steps, episodes, average_return, average_length, ...
 
 `iteration` and `env_steps` count to the end of the chunk; the other columns are
-of the chunk alone. A CSV file grows by whole rows, and can be read at any
-moment, also after the process that wrote it was killed.
+of the chunk alone. `average_return` is the mean over the episodes that ended in
+the chunk; see `average_returns` for longer spans. A CSV file grows by whole
+rows, and can be read at any moment, also after the process that wrote it was
+killed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -161,32 +163,45 @@ def mean_and_band(
   return mean, np.where(num < 2, np.nan, band)
 
 
-def final_returns(
-  rows: Sequence[Mapping[str, float]], num_iterations: int = 100
+def average_returns(
+  rows: Sequence[Mapping[str, float]], num_iterations: int | None = None
 ) -> dict[int, float]:
-  """The average return of the last episodes of every seed.
+  """The average return of every seed: the mean over episodes.
+
+  Every episode that ended counts once, whatever the number of episodes in its
+  row. This is the one definition of an average return in reports.
 
   Args:
     rows: of a table.
-    num_iterations: how many of the last iterations count.
+    num_iterations: how many of the last iterations count (an episode counts if
+      it ended in a row of those); None for all of them.
 
   Returns:
-    Seed to average over all episodes that ended in rows of those iterations.
+    Seed to average, NaN for one without an episode.
   """
   if not rows:
     return {}
-  first = max(row['iteration'] for row in rows) - num_iterations
-  finals = {}
+  first = -np.inf
+  if num_iterations is not None:
+    first = max(row['iteration'] for row in rows) - num_iterations
+  averages = {}
   for seed in sorted({int(row['seed']) for row in rows}):
-    late = [
+    counted = [
       (row['episodes'], row['average_return'])
       for row in rows
       if row['seed'] == seed and row['iteration'] > first and row['episodes']
     ]
-    count = sum(episodes for episodes, _ in late)
-    total = sum(episodes * average for episodes, average in late)
-    finals[seed] = total / count if count else float('nan')
-  return finals
+    count = sum(episodes for episodes, _ in counted)
+    total = sum(episodes * average for episodes, average in counted)
+    averages[seed] = total / count if count else float('nan')
+  return averages
+
+
+def final_returns(
+  rows: Sequence[Mapping[str, float]], num_iterations: int = 100
+) -> dict[int, float]:
+  """`average_returns` of the last iterations."""
+  return average_returns(rows, num_iterations)
 
 
 def _to_text(rows: Sequence[Mapping[str, float]], header: bool) -> str:

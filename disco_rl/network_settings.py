@@ -29,6 +29,9 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any], int]] = {
   ),
 }
 
+# What an agent gives to every network, and is no setting.
+_SPECS = ('out_spec', 'action_spec', 'model_out_spec')
+
 _OF_ALL_NETWORKS = frozenset(
   {*inspect.signature(nets.AgentNet).parameters, 'precision'}
 )
@@ -36,7 +39,7 @@ _OF_ALL_NETWORKS = frozenset(
 
 def known_names() -> list[str]:
   """What `choose` takes."""
-  return [*torsos.TORSOS, *PRESETS]
+  return list(dict.fromkeys([*torsos.TORSOS, *PRESETS, *nets.NETWORKS]))
 
 
 def choose(
@@ -51,19 +54,35 @@ def choose(
 
   Args:
     agent_settings: see `agent.get_settings_disco`.
-    name: a torso (`torsos.TORSOS`) or a preset; None to leave it as it is. The
-      critic of `policy_gradient` gets the same torso.
+    name: a torso (`torsos.TORSOS`), a preset, or a whole network
+      (`nets.register_network`); None to leave it as it is. The critic of
+      `policy_gradient` gets the same torso.
     core: a memory (`cores.CORES`); None to leave it as it is. A critic has
       none.
   """
   net_settings = agent_settings.net_settings
   model_size = None
-  with net_settings.unlocked():
+  whole_networks = set(nets.NETWORKS) - set(torsos.TORSOS)
+  with agent_settings.unlocked():
+    if name in whole_networks:
+      if core is not None:
+        raise ValueError(
+          f'the network {name!r} is a whole one: a core ({core!r}) goes with '
+          f'the torsos {", ".join(torsos.TORSOS)}'
+        )
+      net_settings.name = name
+      args = utils.default_arguments(nets.NETWORKS[name])
+      net_settings.net_args = config_dict.ConfigDict(
+        {k: v for k, v in args.items() if k not in _SPECS}
+      )
+      return
     args = net_settings.net_args.to_dict()
     if name is not None:
       table: dict[str, tuple[str, Any, Any]] = {
         **{torso: (torso, {}, None) for torso in torsos.TORSOS},
         **PRESETS,
+        # Only for the message: they were dealt with above.
+        **{network: (network, {}, None) for network in whole_networks},
       }
       torso, changes, model_size = utils.lookup(table, name, 'network')
       kept = {k: v for k, v in args.items() if k in _OF_ALL_NETWORKS}
@@ -99,9 +118,7 @@ def _choose_torso_of_critic(
 
 
 def _defaults(build: Any) -> dict[str, Any]:
-  """The default arguments of a torso or a core."""
-  return {
-    name: parameter.default
-    for name, parameter in inspect.signature(build).parameters.items()
-    if parameter.default is not inspect.Parameter.empty and name != 'name'
-  }
+  """The default arguments of a torso or a core, but for its Haiku name."""
+  arguments = utils.default_arguments(build)
+  arguments.pop('name', None)
+  return arguments

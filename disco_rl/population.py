@@ -66,6 +66,7 @@ class Population:
         within the one program; None for the faster, which on CPU is in turns
         and elsewhere in lockstep.
     """
+    env_fn = registry.as_environment_fn(env_fn)
     self.config = config
     self.seeds = _check_seeds(seeds)
     self.devices = _choose_devices(devices, config)

@@ -1,5 +1,6 @@
 """A progress bar: one line on a terminal, now and then a line elsewhere."""
 
+import math
 import sys
 import time
 from typing import TextIO
@@ -30,38 +31,42 @@ class Progress:
       enabled: whether to write at all.
     """
     self._total = total
-    self._first = self._done = done
+    self._done = done
     self._unit = unit
     self._stream = stream or sys.stderr
     self._enabled = enabled
-    self._start = self._last_time = time.monotonic()
+    self._last_time = time.monotonic()
     self._last_line = -float('inf')
-    self._rate: float | None = None
+    self._rate: float | None = None  # Of the work that is typical.
+    self._is_first = True
     self._width = 0
 
-  def update(self, done: int, **values: float) -> None:
+  def update(self, done: int, note: str = '', **values: float) -> None:
     """Shows that `done` of the total is done.
+
+    The time left is estimated from typical work only. The first piece of work
+    never is: it is mostly compilation.
 
     Args:
       done: the total so far.
-      **values: what else to show, by name.
+      note: why the work since the last call was not typical, e.g. `'filling
+        the replay'`; shown instead of an estimate.
+      **values: what else to show, by name; those that are NaN are left out.
     """
     now = time.monotonic()
     rate = (done - self._done) / max(now - self._last_time, 1e-9)
-    if self._rate is None:
-      self._rate = rate
-      # The first piece of work is mostly compilation: it tells nothing.
-      self._compiled = False
-    elif not self._compiled:
-      self._rate, self._compiled = rate, True
-    else:
-      self._rate += 0.2 * (rate - self._rate)
+    if self._is_first:
+      note = note or 'compiled'
+    elif not note:
+      old = rate if self._rate is None else self._rate
+      self._rate = old + 0.2 * (rate - old)
+    self._is_first = False
     self._done, self._last_time = done, now
     is_terminal = self._stream.isatty()
     is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
     if self._enabled and (is_terminal or is_due or done >= self._total):
       self._last_line = now
-      self._write(self._line(values), is_terminal)
+      self._write(self._line(note, values), is_terminal)
 
   def close(self) -> None:
     """Leaves the line of a terminal."""
@@ -70,16 +75,19 @@ class Progress:
       self._stream.flush()
       self._width = 0
 
-  def _line(self, values: dict[str, float]) -> str:
+  def _line(self, note: str, values: dict[str, float]) -> str:
     share = min(1.0, self._done / max(self._total, 1))
     bar = '█' * int(_WIDTH * share) + '·' * (_WIDTH - int(_WIDTH * share))
-    assert self._rate is not None
-    left = (self._total - self._done) / max(self._rate, 1e-9)
-    shown = ''.join(f'  {name} {x:.3g}' for name, x in values.items())
-    return (
-      f'{bar} {self._done}/{self._total}{shown}  {self._rate:.3g} '
-      f'{self._unit}/s  {format_seconds(left)} left'
-    )
+    parts = [f'{bar} {self._done}/{self._total}']
+    parts += [f'{k} {x:.3g}' for k, x in values.items() if not math.isnan(x)]
+    if self._rate is not None:
+      left = (self._total - self._done) / max(self._rate, 1e-9)
+      parts.append(f'{self._rate:.3g} {self._unit}/s')
+      if not note:
+        parts.append(f'{format_seconds(left)} left')
+    if note:
+      parts.append(note)
+    return '  '.join(parts)
 
   def _write(self, line: str, is_terminal: bool) -> None:
     if is_terminal:

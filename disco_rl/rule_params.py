@@ -1,8 +1,9 @@
 """Loads and saves the parameters η of a rule.
 
 The format is that of the published Disco103 file: a flat npz whose keys are
-`module/name`. Metadata travels in the zip archive's comment, which readers of
-npz files do not see. Nothing is ever unpickled.
+`module/name` (a rule of one's own may have plain names). Metadata travels in
+the zip archive's comment, which readers of npz files do not see. Nothing is
+ever unpickled.
 
   params = rule_params.load('disco_103')          # by name
   params = rule_params.load('runs/mine.npz')      # by path
@@ -84,7 +85,7 @@ def save(
     raise RuleFileError(f'a rule is saved as .npz, got {path}')
   where = f'cannot save {path}'
   flat: dict[str, Any] = {
-    k: _as_float32(k, x, where) for k, x in _flatten(params).items()
+    k: _as_float32(k, x, where) for k, x in _flatten(params, where).items()
   }
   try:
     comment = json.dumps(dict(metadata)).encode() if metadata else b''
@@ -112,8 +113,8 @@ def check_like(
     like: the same, of arrays or specs, as it should be.
     where: what the message calls `params`.
   """
-  found = {key: tuple(x.shape) for key, x in _flatten(params).items()}
-  expected = {key: tuple(x.shape) for key, x in _flatten(like).items()}
+  found = {k: np.shape(x) for k, x in _flatten(params, where).items()}
+  expected = {k: tuple(x.shape) for k, x in _flatten(like, where).items()}
   problems = [f'{k} is missing' for k in sorted(expected.keys() - found.keys())]
   problems += [
     f'{k} is not expected' for k in sorted(found.keys() - expected.keys())
@@ -150,7 +151,7 @@ def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def _read(path: pathlib.Path) -> types.MetaParams:
-  params: dict[str, dict[str, Any]] = {}
+  params: dict[str, Any] = {}
   if not zipfile.is_zipfile(path):
     raise RuleFileError(
       f'{path} is not an npz file, or is cut short: get it again'
@@ -163,13 +164,16 @@ def _read(path: pathlib.Path) -> types.MetaParams:
       'again'
     ) from None
   for key, array in arrays.items():
-    module, _, name = key.rpartition('/')
-    if not module or not name:
+    module, separator, name = key.rpartition('/')
+    if not name or bool(separator) != bool(module):
       raise RuleFileError(
         f'{path}: the key {key!r} is not of the form module/name'
       )
-    value = _as_float32(key, array, str(path))
-    params.setdefault(module, {})[name] = jnp.asarray(value)
+    value = jnp.asarray(_as_float32(key, array, str(path)))
+    if module:
+      params.setdefault(module, {})[name] = value
+    else:
+      params[name] = value
   if not params:
     raise RuleFileError(f'{path} holds no parameters')
   return params
@@ -188,9 +192,26 @@ def _as_float32(key: str, value: Any, where: str) -> np.ndarray:
   return value
 
 
-def _flatten(params: types.MetaParams) -> dict[str, Any]:
-  return {
-    f'{module}/{name}': value
-    for module, tensors in params.items()
-    for name, value in tensors.items()
-  }
+def _flatten(params: types.MetaParams, where: str) -> dict[str, Any]:
+  """Parameters by the keys they have in a file: `module/name`, or a name."""
+  if not isinstance(params, Mapping):
+    hint = ''
+    if isinstance(params, str | os.PathLike):
+      hint = f'; load them first: disco_rl.load_rule({str(params)!r}).eta'
+    raise RuleFileError(
+      f'{where} must be parameters {{module: {{name: array}}}}, got '
+      f'{params!r:.60}{hint}'
+    )
+  flat: dict[str, Any] = {}
+  for module, tensors in params.items():
+    if isinstance(tensors, Mapping):
+      flat |= {f'{module}/{name}': value for name, value in tensors.items()}
+    else:
+      flat[module] = tensors
+  deep = [key for key, value in flat.items() if isinstance(value, Mapping)]
+  if deep:
+    raise RuleFileError(
+      f'{where}: {deep[0]} has further levels below it; parameters are '
+      '{module: {name: array}}'
+    )
+  return flat

@@ -5,6 +5,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import plain_settings
 from disco_rl import utils
 from disco_rl.update_rules import disco
 
@@ -32,7 +33,7 @@ def get_settings_disco() -> config_dict.ConfigDict:
     ),
     input_option=input_option,
   )
-  return config_dict.ConfigDict(
+  return _locked(
     dict(
       hyper_params=dict(
         pi_cost=1.0,
@@ -42,11 +43,16 @@ def get_settings_disco() -> config_dict.ConfigDict:
         value_cost=0.2,
         target_params_coeff=0.9,
         value_fn_td_lambda=0.95,
-        discount_factor=0.997,
+        # Part of the published settings, read by nothing: the rule's γ is
+        # update_rule.value_discount. Another value than that is refused.
+        discount_factor=disco.PUBLISHED_DISCOUNT,
       ),
       update_rule_name='disco',
       update_rule=dict(
-        net=net, value_discount=0.997, num_bins=601, max_abs_value=300.0
+        net=net,
+        value_discount=disco.PUBLISHED_DISCOUNT,
+        num_bins=601,
+        max_abs_value=300.0,
       ),
       learning_rate=3e-4,
       max_abs_update=1.0,
@@ -57,7 +63,7 @@ def get_settings_disco() -> config_dict.ConfigDict:
 
 def get_settings_actor_critic() -> config_dict.ConfigDict:
   """Settings of an agent that learns with the hand-made actor-critic."""
-  return config_dict.ConfigDict(
+  return _locked(
     dict(
       hyper_params=dict(
         discount_factor=0.997,
@@ -84,7 +90,7 @@ def get_settings_actor_critic() -> config_dict.ConfigDict:
 
 def get_settings_policy_gradient() -> config_dict.ConfigDict:
   """Settings of an agent that learns with policy gradient and a critic."""
-  return config_dict.ConfigDict(
+  return _locked(
     dict(
       hyper_params=dict(),
       update_rule_name='policy_gradient',
@@ -112,6 +118,34 @@ def get_settings_critic() -> dict[str, Any]:
   )
 
 
+def get_settings_of_class(name: str, rule_class: Any) -> config_dict.ConfigDict:
+  """Settings of an agent that learns with a rule nothing is known about.
+
+  Args:
+    name: under which the rule is registered.
+    rule_class: its class, all arguments of which have defaults.
+
+  Returns:
+    The class's default arguments, no hyper-parameters, and a small network
+    (with a small action model, which is used if the rule asks for one).
+  """
+  more = {}
+  if getattr(rule_class, 'needs_value_out', False):
+    more['value_fn'] = get_settings_critic()
+  return _locked(
+    dict(
+      hyper_params=dict(),
+      update_rule_name=name,
+      update_rule=utils.default_arguments(rule_class),
+      learning_rate=5e-4,
+      max_abs_update=1.0,
+      net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
+      **more,
+    )
+  )
+
+
+# Registered rules are added to it, see `update_rules/registry.py`.
 SETTINGS: dict[str, Callable[[], config_dict.ConfigDict]] = {
   'disco': get_settings_disco,
   'actor_critic': get_settings_actor_critic,
@@ -128,28 +162,58 @@ def get_settings(name: str) -> config_dict.ConfigDict:
   Returns:
     A new copy, yours to change.
   """
-  return utils.lookup(SETTINGS, name, 'update rule')()
+  return utils.lookup(SETTINGS, name, 'update rule')().lock()
+
+
+_AGENT_SETTINGS = (
+  'hyper_params',
+  'learning_rate',
+  'max_abs_update',
+  'net_settings',
+  'optimizer',
+  'update_rule',
+  'update_rule_name',
+  'value_fn',
+)
+
+
+def check_agent_settings(agent_settings: Mapping[str, Any]) -> None:
+  """Raises a `ValueError` for settings that an agent does not have.
+
+  Args:
+    agent_settings: its groups of settings and single ones, by name.
+  """
+  for name in agent_settings:
+    utils.lookup(dict.fromkeys(_AGENT_SETTINGS), name, 'agent setting')
+
+
+# The groups of an agent's settings that belong to its rule.
+RULE_GROUPS = ('update_rule', 'hyper_params')
 
 
 def update_from_plain(
   config: config_dict.ConfigDict, plain: Mapping[str, Any]
 ) -> None:
-  """Takes over recorded settings, in place.
+  """Takes over the settings a rule was trained with, in place.
 
   Args:
-    config: what is not in it is not taken over, nor what is no number, text or
-      list of them in it.
-    plain: settings as they were written to a file as JSON.
+    config: an agent's settings.
+    plain: `update_rule` and `hyper_params` as `plain_settings.to_plain` makes
+      them, either may be missing. What they name replaces what `config` has,
+      the meta-network's settings as a whole.
   """
-  for name, value in plain.items():
-    if name not in config:
-      continue
-    if isinstance(config[name], config_dict.ConfigDict):
-      update_from_plain(config[name], value)
-    elif isinstance(config[name], tuple | list):
-      config[name] = tuple(value)
-    elif isinstance(config[name], bool | int | float | str):
-      config[name] = value
+  with config.unlocked():
+    for group in RULE_GROUPS:
+      recorded = plain_settings.from_plain(plain.get(group, {}))
+      for name, value in recorded.items():
+        if isinstance(value, Mapping):
+          value = config_dict.ConfigDict(value)
+        config[group][name] = value
+
+
+def _locked(settings: dict[str, Any]) -> config_dict.ConfigDict:
+  """Settings that refuse names they do not have, so that typos are found."""
+  return config_dict.ConfigDict(settings).lock()
 
 
 def _mlp_settings(dense: tuple[int, ...], model_size: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Small tools shared by the whole library."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 import difflib
+import inspect
 from typing import Any, TypeVar
 
 import chex
@@ -53,6 +54,30 @@ def did_you_mean(name: str | None, known: Iterable[str]) -> str:
   """
   nearest = difflib.get_close_matches(name or '', list(known), n=1)
   return f' (did you mean {nearest[0]}?)' if nearest else ''
+
+
+def check_name(name: str, kind: str, taken: Container[str]) -> None:
+  """Refuses a name under which nothing can be registered.
+
+  Args:
+    name: of what is to be registered.
+    kind: what that is, for the message, e.g. `'rule'`.
+    taken: names that must keep their meaning.
+  """
+  if not isinstance(name, str) or not name or name in taken or ':' in name:
+    raise ValueError(
+      f'a {kind} cannot be registered as {name!r}: the name is taken by the '
+      "library, or is no text, or has a ':' in it"
+    )
+
+
+def default_arguments(build: Callable[..., Any]) -> dict[str, Any]:
+  """The arguments of a function or class that have defaults, by name."""
+  return {
+    name: parameter.default
+    for name, parameter in inspect.signature(build).parameters.items()
+    if parameter.default is not inspect.Parameter.empty
+  }
 
 
 # ------------------------------------------------------------------- devices

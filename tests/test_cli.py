@@ -10,7 +10,7 @@ import pytest
 from disco_rl import evaluation
 from disco_rl import files
 from disco_rl import metrics_table
-from disco_rl import rule_choice
+from disco_rl import plain_settings
 from disco_rl import rule_params
 from disco_rl import rule_store
 from disco_rl.cli import errors
@@ -182,7 +182,7 @@ def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
 
 def test_a_rule_brings_the_settings_it_was_trained_with(tmp_path, capsys):
   """Those of the small rule, though the command's defaults are others."""
-  trained_with = overrides.to_plain(small.settings('disco'))
+  trained_with = plain_settings.to_plain(small.settings('disco'))
   rule = small.make_agent('disco').update_rule
   eta, _ = jax.jit(rule.init_params)(jax.random.PRNGKey(1))
   path = tmp_path / 'mine.npz'
@@ -197,14 +197,18 @@ def test_a_rule_brings_the_settings_it_was_trained_with(tmp_path, capsys):
   assert 'do not fit the meta-network' in capsys.readouterr().err
 
 
-def test_the_best_rule_that_can_be_had(monkeypatch, caplog, no_rule_folders):
+def test_the_default_rule_is_the_shipped_one(
+  monkeypatch, capsys, no_rule_folders
+):
+  """Whether or not another could be downloaded."""
+
   def no_network(info, folder):
-    raise rule_store.RuleFileError('no network')
+    raise AssertionError(f'{info.name} is downloaded to {folder}')
 
   monkeypatch.setattr(rule_store, 'download', no_network)
-  assert rule_choice.choose('best').name == 'actor_critic'
-  assert 'no network' in caplog.text
-  assert 'Going on with actor_critic' in caplog.text
+  assert main.main(['eval', '--dry-run']) == 0
+  config = json.loads(capsys.readouterr().out)
+  assert config['rule'] == 'catch_small' and config['update_rule'] == 'disco'
 
 
 def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
@@ -286,8 +290,9 @@ SMALL_SIZES = [
 
 MODULE = """
 from disco_rl.environments import catch, registry
-registry.register('narrow', lambda b, s: catch.CatchEnvironment(b, s),
-                  lambda: catch.get_config())
+registry.register_environment(
+  'narrow', lambda b, s: catch.CatchEnvironment(b, s), catch.get_config
+)
 """
 
 

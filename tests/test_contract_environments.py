@@ -308,11 +308,13 @@ def test_missing_packages_are_named_with_their_extra(monkeypatch):
 
 def test_an_environment_of_ones_own_in_two_lines(monkeypatch):
   monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
-  registry.register('mine', lambda batch_size, _: _scripted(batch_size))
+  make = lambda batch_size, _: _scripted(batch_size)
+  registry.register_environment('mine', make)
+  registry.register_environment('mine', make)  # As in a notebook.
   assert registry.get_environment('mine', 3).batch_size == 3
-  for taken in ('mine', 'catch', 'gym:mine'):
-    with pytest.raises(ValueError, match='cannot be called'):
-      registry.register(taken, _scripted)
+  for taken in ('catch', 'gym', 'gym:mine'):
+    with pytest.raises(ValueError, match='cannot be registered'):
+      registry.register_environment(taken, _scripted)
 
 
 def test_every_kind_of_gym_observation():

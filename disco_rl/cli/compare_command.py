@@ -85,15 +85,16 @@ def run(arguments: argparse.Namespace) -> int:
 def _line(
   path: str, config: dict, rows: list[metrics_table.Row]
 ) -> tuple[str, ...]:
-  finals = np.asarray(list(metrics_table.final_returns(rows).values()))
-  at, values = metrics_table.curves(rows, 'average_return')
-  whole, _ = metrics_table.mean_and_band(values.T)
+  finals, whole = (
+    np.asarray(list(metrics_table.average_returns(rows, last).values()))
+    for last in (100, None)
+  )
   return (
     path,
     config['rule'],
     config['asked']['env'],
     str(len(finals)),
-    str(int(at[-1])),
+    str(int(rows[-1]['iteration'])),
     tables.with_band(*map(float, metrics_table.mean_and_band(finals))),
     tables.with_band(*map(float, metrics_table.mean_and_band(whole))),
   )

@@ -61,10 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add = parser.add_argument
   add(
     '--rule',
-    help='disco_103, another name that `disco-rl rules` lists, the path of a '
-    'rule file, the folder of a run that made one, or the hand-made '
-    f'{" or ".join(rule_choice.HAND_MADE)}. By default the best that can be '
-    'had here',
+    help='disco_103 (the published rule, downloaded once), another name that '
+    '`disco-rl rules` lists, the path of a rule file, the folder of a run that '
+    'made one (its best), or the hand-designed '
+    f'{" or ".join(rule_choice.hand_designed())} (default: '
+    f'{rule_choice.DEFAULT}, a small rule that is shipped with the library)',
   )
   add(
     '--env',
@@ -124,20 +125,20 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   registry.default_settings(asked['env'])  # A wrong name is told first.
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
-  rule = rule_choice.choose(asked['rule'])
-  rule_settings = dict(rule.agent_settings)
-  settings = eval_config.resolve(asked, rule.update_rule, rule_settings)
+  rule = rule_choice.load_rule(asked['rule'])
+  rule_settings = dict(rule.settings)
+  settings = eval_config.resolve(asked, rule.kind, rule_settings)
   config = run_config.describe(
     'eval',
     asked,
     settings,
     rule=rule.name,
-    update_rule=rule.update_rule,
+    update_rule=rule.kind,
     rule_settings=rule_settings,
   )
   population = _make_population(asked['env'], settings)
   eta = evaluation.check_rule_params(
-    population.agent.update_rule, rule.params, f'the parameters of {rule.name}'
+    population.agent.update_rule, rule.eta, f'the parameters of {rule.name}'
   )
   if arguments.dry_run:
     population.close()
@@ -152,12 +153,16 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   checkpoint.check(population.to_save(state).actor)
   folder = run_folder.RunFolder.create(out, config, arguments.overwrite)
   if eta:
-    # It stays a rule that others can be trained with.
-    origin = dict(settings=dict(agent=rule_settings))
-    rule_params.save(folder.rule_path, eta, dict(rule=rule.name, config=origin))
+    # It stays a rule that other agents can be trained with.
+    rule_choice.save_rule(
+      folder.rule_path,
+      eta,
+      settings={**rule_settings, 'update_rule_name': rule.kind},
+      metadata=dict(rule=rule.name),
+    )
   devices = len(population.devices)
   print(
-    f'{asked["env"]}, rule {rule.name}, seeds '
+    f'rule {rule.name} ({rule.provenance}) on {asked["env"]}, seeds '
     f'{", ".join(map(str, population.seeds))}, {devices} '
     f'{population.devices[0].platform} device{"s" * (devices > 1)}: {out}',
     flush=True,
@@ -280,7 +285,7 @@ def _draw(plan: _Plan) -> None:
 def _report(plan: _Plan) -> None:
   """The table at the end, and where the picture is."""
   at, values = metrics_table.curves(plan.rows, 'average_return')
-  finals = metrics_table.final_returns(plan.rows)
+  finals = metrics_table.average_returns(plan.rows, 100)
   rows = []
   for (seed, final), curve in zip(finals.items(), values, strict=True):
     marks = plots.sparkline(curve[:: max(1, len(curve) // 40)])

@@ -12,12 +12,13 @@ from disco_rl import experiment
 from disco_rl import network_settings
 from disco_rl import optimizers
 from disco_rl import presets
+from disco_rl import rule_choice
 from disco_rl.cli import overrides
 from disco_rl.environments import registry
 
 # What can be said on the command line, and is then fixed for a run.
 DEFAULTS: dict[str, Any] = dict(
-  rule='best',
+  rule=rule_choice.DEFAULT,
   env='catch',
   steps=evaluation.DEFAULT_ITERATIONS,
   seed=0,
@@ -106,5 +107,8 @@ def resolve(
     devices=0,
     chunk_size=1,
     checkpoint_every=1,
+  )
+  evaluation.check_num_iterations(
+    config.steps, experiment.Config(**config.experiment), '--steps'
   )
   return config

@@ -129,7 +129,7 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)
   choice = _choose_rule(asked['init'])
-  rule_settings = {} if choice is None else dict(choice.agent_settings)
+  rule_settings = {} if choice is None else dict(choice.settings)
   settings = meta_train_config.resolve(asked, rule_settings)
   config = _describe(asked, settings, rule_settings)
   trainer = meta_train_config.make_trainer(settings)
@@ -137,7 +137,7 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   if choice is None:
     eta = trainer.init_params(eta_rng)
   else:
-    eta = choice.params
+    eta = choice.eta
     rule_params.check_like(
       eta, trainer.eta_spec, f'the parameters of {choice.name}'
     )
@@ -184,7 +184,7 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
     choice = _choose_rule(
       str(folder.path) if folder.rule_path.exists() else asked['init']
     )
-    eta = choice.params if choice else trainer.init_params(eta_rng)
+    eta = choice.eta if choice else trainer.init_params(eta_rng)
     state = trainer.init(init_rng, eta)
   done = int(state.step)
   if done > settings.steps:
@@ -200,12 +200,12 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   return _Plan(folder, settings, trainer, state, trial, rows, bad_in_a_row)
 
 
-def _choose_rule(init: str) -> rule_choice.RuleChoice | None:
+def _choose_rule(init: str) -> rule_choice.Rule | None:
   """The rule to begin with; None for random η."""
   if init == 'random':
     return None
-  choice = rule_choice.choose(init)
-  if choice.params is None:
+  choice = rule_choice.load_rule(init)
+  if choice.eta is None:
     raise errors.UsageError(
       f'{choice.name} is a rule made by hand: it has no parameters to train'
     )

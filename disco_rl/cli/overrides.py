@@ -127,22 +127,6 @@ def _parse_group(text: str, name: str) -> config_dict.ConfigDict:
   return config_dict.ConfigDict(value)
 
 
-def to_plain(value: Any) -> Any:
-  """Settings as JSON can hold them, to show and to compare."""
-  if isinstance(value, config_dict.ConfigDict | dict):
-    return {str(name): to_plain(inner) for name, inner in value.items()}
-  if dataclasses.is_dataclass(value) and not isinstance(value, type):
-    return {
-      field.name: to_plain(getattr(value, field.name))
-      for field in dataclasses.fields(value)
-    }
-  if isinstance(value, tuple | list):
-    return [to_plain(inner) for inner in value]
-  if value is None or isinstance(value, bool | int | float | str):
-    return value
-  return getattr(value, '__name__', None) or repr(value)
-
-
 def _find(config: config_dict.ConfigDict, path: str) -> tuple[Any, str]:
   """The group that a setting is in, and its name there."""
   node: Any = config
@@ -158,7 +142,7 @@ def _find(config: config_dict.ConfigDict, path: str) -> tuple[Any, str]:
       where = f'of {above} ' if above else ''
       raise errors.UsageError(
         f'unknown setting {name!r} {where}'.rstrip()
-        + utils.did_you_mean(name, known)
+        + _suggestion(config, path, above, name, known)
         + f'; known: {", ".join(sorted(known))}'
       )
     name = max(fitting, key=len)
@@ -166,3 +150,32 @@ def _find(config: config_dict.ConfigDict, path: str) -> tuple[Any, str]:
       return node, name
     node = node[name]
     above, rest = f'{above}.{name}'.lstrip('.'), rest[len(name) + 1 :]
+
+
+def _suggestion(
+  config: config_dict.ConfigDict,
+  path: str,
+  above: str,
+  name: str,
+  known: list[str],
+) -> str:
+  """What may have been meant by a setting that is not there."""
+  # The end of a longer path first: `learning_rate` for `agent.learning_rate`.
+  longer = [p for p in _paths(config) if f'.{p}'.endswith(f'.{path}')]
+  if longer:
+    return f' (did you mean {" or ".join(longer[:3])}?)'
+  near = utils.did_you_mean(name, known)
+  if near and above:
+    near = near.replace('did you mean ', f'did you mean {above}.')
+  return near
+
+
+def _paths(config: config_dict.ConfigDict, above: str = '') -> list[str]:
+  """The paths of all settings, those near the root first."""
+  paths: list[str] = []
+  for name, value in config.items():
+    if isinstance(value, config_dict.ConfigDict):
+      paths += _paths(value, f'{above}{name}.')
+    else:
+      paths.append(f'{above}{name}')
+  return sorted(paths, key=lambda path: path.count('.'))

@@ -30,8 +30,8 @@ def run(arguments: argparse.Namespace) -> int:
       rows.append((info.name, 'discovered', 'yes' if path else 'no', where))
     for path in rule_store.own_files():
       rows.append((path.stem, 'your own', 'yes', str(path)))
-  for name in rule_choice.HAND_MADE:
-    rows.append((name, 'hand-made', 'yes', 'part of the library'))
+  for name in rule_choice.hand_designed():
+    rows.append((name, 'hand-designed', 'yes', 'part of the library'))
   print(tables.format_table(('rule', 'kind', 'here', 'where'), rows))
   for info in rule_store.known_rules().values():
     print(f'\n{info.name} ({info.license}): {info.provenance}')

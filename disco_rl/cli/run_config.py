@@ -10,9 +10,9 @@ from ml_collections import config_dict
 
 import disco_rl
 from disco_rl import network_settings
+from disco_rl import plain_settings
 from disco_rl import run_folder
 from disco_rl.cli import errors
-from disco_rl.cli import overrides
 from disco_rl.environments import factories
 from disco_rl.networks import cores
 
@@ -163,7 +163,7 @@ def describe(
     version=disco_rl.__version__,
     **more,
     asked=asked,
-    settings=overrides.to_plain(settings),
+    settings=plain_settings.to_plain(settings),
   )
 
 

@@ -5,14 +5,15 @@
 A name is one of `ENVIRONMENTS`, or that of a family and what it is called
 there, e.g. `gym:CartPole-v1`. Your own, in two lines:
 
-  registry.register('maze', MazeEnvironment, get_maze_config)
-  evaluation.evaluate('maze', eta)
+  disco_rl.register_environment('maze', MazeEnvironment, get_maze_config)
+  disco_rl.evaluate('maze', rule)
 """
 
 from collections.abc import Callable, Mapping
 import dataclasses
 import importlib
 import importlib.util
+import re
 from typing import Any
 
 from ml_collections import config_dict
@@ -21,6 +22,7 @@ from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import catch
 from disco_rl.environments import jittable_envs
+from disco_rl.environments.wrappers import batched_jittable_env
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,8 @@ ENVIRONMENTS: dict[str, Entry] = {
   'catch_numpy': Entry(catch.CatchEnvironment, catch.get_config),
 }
 
+_BUILT_IN = frozenset(ENVIRONMENTS)
+
 _HERE = 'disco_rl.environments'
 FAMILIES: dict[str, Family] = {
   'gym': Family(f'{_HERE}.gymnasium_env', 'gym:<id>', 'gymnasium', 'gym'),
@@ -89,7 +93,7 @@ FAMILIES: dict[str, Family] = {
 EnvironmentFn = Callable[[int, int], base.Environment]
 
 
-def register(
+def register_environment(
   name: str,
   build: Callable[[int, Any], base.Environment],
   get_config: Callable[[], config_dict.ConfigDict] = config_dict.ConfigDict,
@@ -97,18 +101,61 @@ def register(
   """Adds an environment of your own.
 
   Args:
-    name: by which it will be known; not one that is taken.
-    build: called with a batch size and settings, returns a `base.Environment`.
+    name: by which it will be known. Registering a name again replaces what it
+      stood for; those of the library itself are taken.
+    build: called with a batch size and settings, returns a `base.Environment`;
+      or a single-stream class in JAX, see
+      `wrappers.batched_jittable_env.SingleStreamJittable`, called with the
+      settings.
     get_config: makes its default settings; by default it has none. One on the
       host that has a `random_seed` among them gets a different one for every
       agent.
   """
-  if name in ENVIRONMENTS or ':' in name:
+  utils.check_name(name, 'environment', {*_BUILT_IN, *FAMILIES})
+  if isinstance(build, base.Environment) or not callable(build):
     raise ValueError(
-      f'an environment cannot be called {name!r}: that name is taken, or '
-      'looks like one of another package'
+      f'the environment {name!r} must be registered as a function from a batch '
+      f'size and settings to an environment, or as a class; got {build!r}'
     )
-  ENVIRONMENTS[name] = Entry(build, get_config)
+  ENVIRONMENTS[name] = Entry(_batched(build), get_config)
+
+
+def _batched(build: Any) -> Callable[[int, Any], base.Environment]:
+  """`build` itself, or the batched version of a single-stream class."""
+  is_single_stream = all(
+    hasattr(build, method)
+    for method in ('initial_state', 'episode_reset', 'is_terminal', 'render')
+  )
+  if not is_single_stream:
+    return build
+  wrapper = batched_jittable_env.BatchedJittableEnvironment
+  return lambda batch_size, settings: wrapper(build, batch_size, settings)
+
+
+def as_environment_fn(
+  env: str | EnvironmentFn, settings: Mapping[str, Any] | None = None
+) -> EnvironmentFn:
+  """Turns what a user gives for an environment into a function that makes it.
+
+  Args:
+    env: a name (see `known_names`), or a function that makes an environment
+      from a batch size and a seed.
+    settings: what to change of a named environment's settings.
+
+  Returns:
+    A function of a batch size and a seed.
+  """
+  if isinstance(env, str):
+    return environment_fn(env, **(settings or {}))
+  if isinstance(env, base.Environment) or not callable(env):
+    raise ValueError(
+      'an environment is given by its name or by a function that makes one '
+      'from a batch size and a seed (lambda batch_size, seed: ...), not as an '
+      f'object: got {type(env).__name__}'
+    )
+  if settings:
+    raise ValueError('env_settings go with the name of an environment only')
+  return env
 
 
 def known_names() -> list[str]:
@@ -190,12 +237,9 @@ def _find(name: str) -> Entry:
   """The entry of a name, which is made if it is of another package."""
   prefix, separator, inner_name = name.partition(':')
   if not separator or prefix not in FAMILIES:
-    table = ENVIRONMENTS | {f.usage: None for f in FAMILIES.values()}
-    if separator:
-      name = f'{prefix}:'  # The nearest family is what is meant.
-    entry = utils.lookup(table, name, 'environment')
-    assert entry is not None, name
-    return entry
+    if name not in ENVIRONMENTS:
+      raise ValueError(_unknown(name))
+    return ENVIRONMENTS[name]
   family = FAMILIES[prefix]
   if not inner_name:
     raise ValueError(f'{name!r} names no environment: write {family.usage}')
@@ -208,4 +252,33 @@ def _find(name: str) -> Entry:
   return Entry(
     build=lambda *args: module.build(inner_name, *args),
     get_config=lambda: module.get_config(inner_name),
+  )
+
+
+# How names look in other packages: pattern to family.
+_LOOKS = {
+  r'.+-(MinAtar|bsuite|misc)': 'gymnax',
+  r'ALE/(?P<game>\w+)-v\d+': 'atari',
+  r'(?P<game>\w+)NoFrameskip-v\d+': 'atari',
+  r'([\w.]+/)?[\w.-]+-v\d+': 'gym',
+}
+
+
+def _unknown(name: str) -> str:
+  """The message for a name that nothing is known by."""
+  prefix, separator, _ = name.partition(':')
+  suggestion = utils.did_you_mean(
+    # The nearest family is what is meant by an unknown prefix.
+    f'{prefix}:' if separator else name,
+    [*ENVIRONMENTS, *(family.usage for family in FAMILIES.values())],
+  )
+  for pattern, family in _LOOKS.items():
+    match = re.fullmatch(pattern, name)
+    if match:
+      inner_name = match.groupdict().get('game') or name
+      suggestion = f' (did you mean {family}:{inner_name}?)'
+      break
+  return (
+    f'unknown environment {name!r}{suggestion}; known: '
+    f'{", ".join(sorted(known_names()))}'
   )

@@ -204,10 +204,36 @@ def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # Besides the torsos: name to a function from the keyword arguments that
-# `get_network` was given to a network. Yours to add to.
+# `get_network` was given to a network. See `register_network`.
 NETWORKS: dict[str, Callable[..., types.PolicyNetwork]] = {
   'mlp': from_module(MLP)
 }
+
+
+def register_network(
+  name: str, build: Callable[..., types.PolicyNetwork]
+) -> None:
+  """Adds an agent network of your own, in any library.
+
+  To change only what comes before the heads, register a torso instead, see
+  `torsos.register_torso`.
+
+  Args:
+    name: by which it will be known, e.g. to `--net`. Registering a name again
+      replaces what it stood for; those of the library itself are taken.
+    build: called with the keyword arguments `out_spec`, `action_spec` and
+      `model_out_spec` (see `AgentNet`) and those of its own, which need
+      defaults and become settings (`agent.net_settings.net_args`); returns a
+      `types.PolicyNetwork` whose outputs are those of both specs, the latter's
+      with an axis of actions in front.
+  """
+  utils.check_name(name, 'network', {'mlp', *torsos.TORSOS})
+  if not callable(build):
+    raise ValueError(
+      f'register_network wants a function that returns a PolicyNetwork, got '
+      f'{build!r}'
+    )
+  NETWORKS[name] = build
 
 
 def get_network(

@@ -4,7 +4,7 @@ A torso is built by name from `TORSOS` with its own keyword arguments, inside a
 Haiku transform, and called with a tree of [N, ...]; it returns [N, D]. To add
 one, a class of Haiku modules or a function that returns a function:
 
-  torsos.TORSOS['mine'] = MyTorso
+  torsos.register_torso('mine', MyTorso)
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from disco_rl import utils
 from disco_rl.networks import convolution
 from disco_rl.networks import observations as observations_lib
 
@@ -120,6 +121,20 @@ TORSOS: dict[str, Callable[..., Any]] = {
   'conv': ConvTorso,
   'residual': ResidualTorso,
 }
+_BUILT_IN = frozenset(TORSOS)
+
+
+def register_torso(name: str, build: Callable[..., Any]) -> None:
+  """Adds a torso of your own.
+
+  Args:
+    name: by which it will be known, e.g. to `--net`. Registering a name again
+      replaces what it stood for; those of the library itself are taken.
+    build: see the top of this file. Its arguments need defaults and become
+      settings (`agent.net_settings.net_args`).
+  """
+  utils.check_name(name, 'torso', _BUILT_IN)
+  TORSOS[name] = build
 
 
 def _join(

@@ -28,6 +28,7 @@ class ActorCritic(base.UpdateRule):
     'pg_cost',
     'value_cost',
   )
+  needs_behaviour_logits = True
 
   def __init__(
     self,

@@ -23,6 +23,8 @@ class UpdateRule(abc.ABC):
   Attributes:
     required_hyper_params: names the rule reads from `hyper_params`.
     optional_hyper_params: names it accepts besides.
+    needs_behaviour_logits: whether the caller must put the logits of the policy
+      that acted into `rollout.behaviour_agent_out`.
     needs_value_out: whether the caller must put a critic's estimates into
       `rollout.value_out`.
     learns_taken_actions_only: whether, of the outputs that depend on an action,
@@ -33,6 +35,7 @@ class UpdateRule(abc.ABC):
 
   required_hyper_params: ClassVar[tuple[str, ...]] = ()
   optional_hyper_params: ClassVar[tuple[str, ...]] = ()
+  needs_behaviour_logits: ClassVar[bool] = False
   needs_value_out: ClassVar[bool] = False
   learns_taken_actions_only: ClassVar[bool] = False
   logs_of_all_actions: ClassVar[tuple[str, ...]] = ()
@@ -205,6 +208,10 @@ class UpdateRule(abc.ABC):
     """
     self.check_hyper_params(hyper_params, allow_unknown=True)
     self._check_agent_out(rollout.agent_out)
+    if self.needs_behaviour_logits:
+      checks.check_has_logits(
+        'rollout.behaviour_agent_out', rollout.behaviour_agent_out
+      )
     if self.needs_value_out and rollout.value_out is None:
       raise ValueError(
         f"{type(self).__name__} needs rollout.value_out, a critic's "

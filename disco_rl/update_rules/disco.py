@@ -22,6 +22,9 @@ from disco_rl.networks import meta_nets
 from disco_rl.update_rules import base
 from disco_rl.value_fns import value_utils
 
+# γ of the published rule.
+PUBLISHED_DISCOUNT = 0.997
+
 
 class DiscoUpdateRule(base.UpdateRule):
   """Agents learn towards the targets of a meta-network."""
@@ -37,6 +40,7 @@ class DiscoUpdateRule(base.UpdateRule):
   )
   # Part of the published settings; the rule's own γ is `value_discount`.
   optional_hyper_params = ('discount_factor',)
+  needs_behaviour_logits = True
   learns_taken_actions_only = True
   logs_of_all_actions = ('z',)
 
@@ -91,6 +95,22 @@ class DiscoUpdateRule(base.UpdateRule):
   ) -> tuple[types.MetaParams, types.HaikuState]:
     """Fresh η and the meta-network's zero state."""
     return self._init(rng)
+
+  def check_hyper_params(
+    self, hyper_params: types.HyperParams, allow_unknown: bool = False
+  ) -> None:
+    """As of the base class; refuses a discount that would have no effect."""
+    super().check_hyper_params(hyper_params, allow_unknown)
+    given = hyper_params.get('discount_factor', PUBLISHED_DISCOUNT)
+    if not allow_unknown and given not in (
+      PUBLISHED_DISCOUNT,
+      self._value_discount,
+    ):
+      raise ValueError(
+        f'hyper_params.discount_factor is {given}, but the discount of this '
+        f'rule is update_rule.value_discount, {self._value_discount}: change '
+        'that one'
+      )
 
   def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
     """`logits` [A] and `y` [Y]."""

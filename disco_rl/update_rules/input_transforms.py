@@ -220,10 +220,30 @@ def postpone_drop_last(transforms: Sequence[str]) -> tuple[str, ...]:
   return (*rest[:place], 'drop_last', *rest[place:])
 
 
+# The fields of `UpdateRuleInputs` that a meta-network can read.
+_SOURCES = (
+  'actions',
+  'agent_out',
+  'behaviour_agent_out',
+  'extra_from_rule',
+  'is_terminal',
+  'rewards',
+  'value_out',
+)
+
+
 def check_option(option: types.MetaNetInputOption) -> None:
-  """Refuses unknown transform names before anything is traced."""
+  """Refuses unknown sources and transforms before anything is traced."""
   known = {**TRANSFORMS, 'y_net': None, 'z_net': None}
   for config in (*option.base, *option.action_conditional):
+    field = str(config.source).partition('/')[0]
+    if field == 'observations':
+      raise ValueError(
+        f'{config.source!r} cannot be an input of the meta-network: a rule '
+        'must not depend on the shape of observations, which differs from one '
+        f'environment to the next. It can read {", ".join(_SOURCES)}'
+      )
+    utils.lookup(dict.fromkeys(_SOURCES), field, 'meta-network input', KeyError)
     names: Sequence[str] = config.transforms
     for name in names:
       utils.lookup(known, name, 'input transform', KeyError)

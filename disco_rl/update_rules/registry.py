@@ -1,8 +1,15 @@
-"""Update rules by name."""
+"""Update rules by name.
+
+registry.register_rule('mine', MyRule)
+disco_rl.evaluate('catch', 'mine')
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+from ml_collections import config_dict
+
+from disco_rl import settings
 from disco_rl import utils
 from disco_rl.update_rules import actor_critic
 from disco_rl.update_rules import base
@@ -14,6 +21,35 @@ UPDATE_RULES: dict[str, Callable[..., base.UpdateRule]] = {
   'actor_critic': actor_critic.ActorCritic,
   'policy_gradient': policy_gradient.PolicyGradientUpdate,
 }
+_BUILT_IN = frozenset(UPDATE_RULES)
+
+
+def register_rule(
+  name: str,
+  rule_class: Callable[..., base.UpdateRule],
+  get_settings: Callable[[], config_dict.ConfigDict] | None = None,
+) -> None:
+  """Adds a rule of your own, for `load_rule`, `evaluate` and the commands.
+
+  Args:
+    name: by which it will be known. Registering a name again replaces what it
+      stood for; those of the library itself are taken.
+    rule_class: makes the rule from the keyword arguments of the settings'
+      group `update_rule`.
+    get_settings: makes the settings of an agent that learns with it, see
+      `settings.get_settings_actor_critic`. By default: the constructor's
+      default arguments, no hyper-parameters, a small network, and a critic if
+      the rule needs one.
+  """
+  utils.check_name(name, 'rule', _BUILT_IN)
+  if not callable(rule_class):
+    raise ValueError(
+      f'register_rule wants a class of update rules, got {rule_class!r}'
+    )
+  UPDATE_RULES[name] = rule_class
+  settings.SETTINGS[name] = get_settings or (
+    lambda: settings.get_settings_of_class(name, rule_class)
+  )
 
 
 def get_update_rule(name: str, **kwargs: Any) -> base.UpdateRule:
