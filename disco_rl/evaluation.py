@@ -127,7 +127,7 @@ def default_agent_settings(
 
 def evaluate(
   env: str | registry.EnvironmentFn,
-  rule: rule_choice.Rule | str | types.MetaParams | None = rule_choice.DEFAULT,
+  rule: rule_choice.Rule | str | types.MetaParams | None = None,
   agent_settings: config_dict.ConfigDict | None = None,
   *,
   seeds: Sequence[int] | None = None,
@@ -146,10 +146,11 @@ def evaluate(
       environment from a batch size and a seed.
     rule: from `load_rule`, or what it takes (a name, a file, a run); or
       parameters η of the rule that `agent_settings` names, by default of the
-      published discovered one. None for a rule without parameters.
+      published discovered one. None for the rule that `agent_settings` names,
+      if it has no parameters; without them for the shipped rule.
     agent_settings: by default those that the rule was trained with (for η
-      alone the published ones, for None those of the actor-critic), with the
-      network that suits the environment, if that is known.
+      alone the published ones), with the network that suits the environment,
+      if that is known.
     seeds: K different numbers; by default 0, 1, ... `num_seeds` - 1.
     num_seeds: how many.
     num_iterations: how many times to act for one rollout and learn once.
@@ -163,12 +164,12 @@ def evaluate(
     The final state, and the table of metrics.
   """
   env_fn = registry.as_environment_fn(env, env_settings)
+  if rule is None and agent_settings is None:
+    rule = rule_choice.DEFAULT
   if isinstance(rule, str | os.PathLike):
     rule = rule_choice.load_rule(rule)
   elif not isinstance(rule, rule_choice.Rule):
-    kind = 'actor_critic' if rule is None else 'disco'
-    if agent_settings is not None:
-      kind = agent_settings.update_rule_name
+    kind = agent_settings.update_rule_name if agent_settings else 'disco'
     rule = rule_choice.Rule(kind, kind, rule)
   if agent_settings is None:
     agent_settings = default_agent_settings(

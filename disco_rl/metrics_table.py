@@ -193,7 +193,7 @@ def average_returns(
     ]
     count = sum(episodes for episodes, _ in counted)
     total = sum(episodes * average for episodes, average in counted)
-    averages[seed] = total / count if count else float('nan')
+    averages[seed] = float(total / count) if count else float('nan')
   return averages
 
 

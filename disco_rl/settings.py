@@ -137,7 +137,7 @@ def get_settings_of_class(name: str, rule_class: Any) -> config_dict.ConfigDict:
       hyper_params=dict(),
       update_rule_name=name,
       update_rule=utils.default_arguments(rule_class),
-      learning_rate=5e-4,
+      learning_rate=3e-3,
       max_abs_update=1.0,
       net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
       **more,

@@ -414,7 +414,7 @@ def test_rules(no_rule_folders, capsys, monkeypatch, tmp_path):
   by_name = {line.split()[0]: line for line in table}
   assert by_name['disco_103'].split()[1:3] == ['discovered', 'no']
   assert by_name['mine'].split()[1:4] == ['your', 'own', 'yes']
-  assert by_name['actor_critic'].split()[1:3] == ['hand-made', 'yes']
+  assert by_name['actor_critic'].split()[1:3] == ['hand-designed', 'yes']
 
 
 def test_help_explains(capsys):

@@ -16,6 +16,8 @@ from ml_collections import config_dict
 import numpy as np
 import pytest
 
+from disco_rl import evaluation
+from disco_rl import population
 from disco_rl.environments import base
 from disco_rl.environments import catch
 from disco_rl.environments import factories
@@ -304,6 +306,33 @@ def test_missing_packages_are_named_with_their_extra(monkeypatch):
   for family in ('gym', 'gymnax', 'atari'):
     with pytest.raises(ValueError, match=rf"install 'disco_rl\[{family}\]'"):
       registry.default_settings(f'{family}:Anything')
+
+
+@pytest.mark.parametrize(
+  ('name', 'meant'),
+  [
+    ('CartPole-v1', 'gym:CartPole-v1'),
+    ('ALE/Pong-v5', 'atari:Pong'),
+    ('PongNoFrameskip-v4', 'atari:Pong'),
+    ('Breakout-MinAtar', 'gymnax:Breakout-MinAtar'),
+    ('cath', 'catch'),
+    ('gymn:CartPole-v1', 'gym:CartPole-v1'),
+  ],
+)
+def test_names_without_their_family_are_suggested(name, meant):
+  with pytest.raises(ValueError, match=f'did you mean {meant}'):
+    registry.default_settings(name)
+
+
+def test_an_object_is_refused_where_a_function_is_wanted():
+  env = registry.get_environment('catch', 2)
+  message = 'by its name or by a function that makes one'
+  with pytest.raises(ValueError, match=message):
+    evaluation.evaluate(env, 'actor_critic')
+  with pytest.raises(ValueError, match=message):
+    population.Population(env, None, None)
+  with pytest.raises(ValueError, match='must be registered as a function'):
+    registry.register_environment('mine', env)
 
 
 def test_an_environment_of_ones_own_in_two_lines(monkeypatch):

@@ -81,6 +81,18 @@ def test_band_is_students():
   np.testing.assert_allclose(gap_band, [band[0], np.nan])
 
 
+def test_last_and_whole_are_one_average_over_the_same_rows():
+  """Rows of one and of nine episodes: every episode counts once."""
+  rows = [
+    dict(iteration=20, seed=0, episodes=9, average_return=10.0),
+    dict(iteration=40, seed=0, episodes=1, average_return=100.0),
+  ]
+  wanted = {0: 19.0}
+  assert metrics_table.average_returns(rows) == wanted
+  assert metrics_table.average_returns(rows, 100) == wanted
+  assert metrics_table.final_returns(rows) == wanted
+
+
 def test_final_returns_weigh_episodes():
   def row(iteration, episodes, average_return):
     return dict(

@@ -148,7 +148,10 @@ def test_low_precision_is_widened(tmp_path):
   ('content', 'message'),
   [
     (b'not a zip', 'not an npz'),
-    (_npz_bytes(w=np.zeros(2)), "'w' is not of the form module/name"),
+    (
+      _npz_bytes(**{'/w': np.zeros(2)}),
+      "'/w' is not of the form module/name",
+    ),
     (_npz_bytes(**{'a/w': np.array([np.inf])}), 'a/w contains NaN or inf'),
     (_npz_bytes(**{'a/w': np.array([1e300])}), 'a/w contains NaN or inf'),
     (_npz_bytes(**{'a/w': np.array([1])}), 'a/w is of dtype int64'),

@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from disco_rl import agent
+from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import network_settings
 from disco_rl import optimizers
@@ -16,6 +17,7 @@ from disco_rl import presets
 from disco_rl import types
 from disco_rl.cli import eval_config
 from tests import golden
+from tests import small
 
 # Straight from the table of the published evaluations.
 PUBLISHED = dict(
@@ -230,3 +232,67 @@ def test_schedules():
     optimizers.learning_rate_schedule(0.5, 'cosine', 10, 10)
   with pytest.raises(ValueError, match='unknown schedule'):
     optimizers.learning_rate_schedule(0.5, 'cosin', 10, 10)
+
+
+def test_typos_in_settings_changed_from_python_are_refused():
+  config = agent.get_settings_disco()
+  with pytest.raises(AttributeError, match='lerning_rate'):
+    config.lerning_rate = 1.0
+  with pytest.raises(AttributeError, match='y_cots'):
+    config.hyper_params.y_cots = 1.0
+  with pytest.raises(KeyError, match='lerning_rate'):
+    config.update(dict(lerning_rate=1.0))
+  for rule in ('actor_critic', 'policy_gradient'):
+    with pytest.raises(AttributeError, match='lerning_rate'):
+      evaluation.default_agent_settings(rule, 'catch').lerning_rate = 1.0
+  # Those that were not made by the library are checked by the agent.
+  config = small.settings('actor_critic')
+  with config.unlocked():
+    config.lerning_rate = 1.0
+  with pytest.raises(ValueError, match=r'did you mean learning_rate\?'):
+    small.make_agent('actor_critic', config)
+
+
+def test_a_discount_that_nothing_reads_is_refused():
+  config = small.settings('disco')  # Its value_discount is 0.97.
+  small.make_agent('disco', config)
+  config.hyper_params.discount_factor = 0.97
+  small.make_agent('disco', config)
+  config.hyper_params.discount_factor = 0.9
+  with pytest.raises(ValueError, match=r'update_rule\.value_discount, 0\.97'):
+    small.make_agent('disco', config)
+
+
+@pytest.mark.parametrize(
+  ('path', 'meant'),
+  [
+    ('learning_rate', r'did you mean agent\.learning_rate\?'),
+    ('rows', r'did you mean env\.rows\?'),
+    ('agent.lerning_rate', r'did you mean agent\.learning_rate\?'),
+    ('batch_size', r'did you mean experiment\.batch_size\?'),
+  ],
+)
+def test_settings_without_their_group_are_suggested(path, meant):
+  asked = {**eval_config.DEFAULTS, 'set': [f'{path}=1']}
+  with pytest.raises(ValueError, match=meant):
+    eval_config.resolve(asked, 'actor_critic')
+
+
+def test_too_few_steps_to_learn_anything_are_refused():
+  asked = {**eval_config.DEFAULTS, 'steps': 31}
+  with pytest.raises(ValueError, match='--steps 31 is too few to learn'):
+    eval_config.resolve(asked, 'actor_critic')
+  eval_config.resolve({**asked, 'steps': 32}, 'actor_critic')
+
+
+def test_the_meta_network_cannot_see_observations():
+  config = small.settings('disco')
+  option = config.update_rule.net.input_option
+  inputs = types.TransformConfig(source='observations', transforms=())
+  with config.unlocked():
+    config.update_rule.net.input_option = option.replace(
+      base=(*option.base, inputs)
+    )
+  agent_ = lambda: small.make_agent('disco', config)
+  with pytest.raises(ValueError, match='shape of observations'):
+    agent_().update_rule.init_params(jax.random.PRNGKey(0))

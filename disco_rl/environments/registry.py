@@ -266,12 +266,12 @@ _LOOKS = {
 
 def _unknown(name: str) -> str:
   """The message for a name that nothing is known by."""
-  prefix, separator, _ = name.partition(':')
-  suggestion = utils.did_you_mean(
-    # The nearest family is what is meant by an unknown prefix.
-    f'{prefix}:' if separator else name,
-    [*ENVIRONMENTS, *(family.usage for family in FAMILIES.values())],
-  )
+  prefix, separator, inner_name = name.partition(':')
+  if separator:
+    nearest = utils.did_you_mean(prefix, FAMILIES)
+    suggestion = nearest.replace('?', f':{inner_name}?')
+  else:
+    suggestion = utils.did_you_mean(name, known_names())
   for pattern, family in _LOOKS.items():
     match = re.fullmatch(pattern, name)
     if match:
