@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 .PHONY: eval test test-slow lint clean
 
 eval: $(VENV)/.installed
-	$(BIN)/disco-rl eval
+	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
+	  --set experiment.batch_size=16 --set experiment.replay_ratio=2
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 10

@@ -233,7 +233,7 @@ def train(
 
   Args:
     population: who is trained, where.
-    update_rule_params: η; None for a hand-made rule.
+    update_rule_params: η; None for a hand-designed rule.
     state: from `population.init()`, or from an earlier training; used up.
     num_iterations: the total, those already done included.
     chunk_size: iterations per compiled program.

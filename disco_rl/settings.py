@@ -62,7 +62,7 @@ def get_settings_disco() -> config_dict.ConfigDict:
 
 
 def get_settings_actor_critic() -> config_dict.ConfigDict:
-  """Settings of an agent that learns with the hand-made actor-critic."""
+  """Settings of an agent that learns with the hand-designed actor-critic."""
   return _locked(
     dict(
       hyper_params=dict(

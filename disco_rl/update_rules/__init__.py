@@ -1,1 +1,1 @@
-"""Update rules: the discovered one and hand-made baselines."""
+"""Update rules: the discovered one and hand-designed baselines."""

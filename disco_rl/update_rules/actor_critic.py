@@ -1,4 +1,4 @@
-"""A hand-made rule: actor-critic with V-trace (IMPALA).
+"""A hand-designed rule: actor-critic with V-trace (IMPALA).
 
 See https://arxiv.org/abs/1802.01561. A baseline on the same terms as the
 discovered rule.

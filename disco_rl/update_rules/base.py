@@ -15,7 +15,7 @@ from disco_rl import utils
 class UpdateRule(abc.ABC):
   """From a trajectory and an agent's predictions to a loss per step.
 
-  A rule has parameters η (none for hand-made rules) and a meta-state that
+  A rule has parameters η (none for hand-designed rules) and a meta-state that
   lives as long as the agent. It knows the agent only through the outputs it
   asks for and a function that unrolls it, so any network in any library will
   do. It never changes what it is given.
