@@ -30,7 +30,7 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any], int]] = {
 }
 
 _OF_ALL_NETWORKS = frozenset(
-  {*inspect.signature(nets.AgentNet).parameters, 'precision'}
+  {*inspect.signature(nets.MLPHeadNet).parameters, 'precision'}
 )
 
 

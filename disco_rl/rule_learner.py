@@ -73,8 +73,9 @@ def make(
 
   Returns:
     `init` and `update`. The network's state before the first step of a rollout
-    is that of `rollout.states`, which may be None for networks without memory;
-    of `rollout.agent_outs` the behaviour's `logits` are needed.
+    is that of `rollout.states`, whose leaves have a leading axis of time, T+1
+    or 1, and which may be None for networks without memory; of
+    `rollout.agent_outs` the behaviour's `logits` are needed.
   """
   hyper_params = dict(hyper_params)
   rule.check_hyper_params(hyper_params)

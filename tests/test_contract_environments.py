@@ -35,8 +35,9 @@ FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 
 
 def _scripted(batch: int, **kwargs) -> base.Environment:
+  make = lambda settings: scripted.Scripted(settings.random_seed, **kwargs)
   return batched_env.BatchedSingleStreamEnvironment(
-    scripted.Scripted, batch, dict(random_seed=0, **kwargs)
+    make, batch, dict(random_seed=0)
   )
 
 
@@ -172,7 +173,7 @@ def test_host_batch_is_its_streams_one_by_one():
   )
   for i, seed in enumerate(seeds):
     stream = single_stream_env.SingleStreamEnv(
-      catch.SingleStreamCatch(rows=8, columns=8, seed=int(seed))
+      catch.SingleStreamCatch(dict(rows=8, columns=8, random_seed=int(seed)))
     )
     timesteps = [stream.reset()[1]]
     timesteps += [stream.step(None, a)[1] for a in actions[:, i]]
@@ -183,7 +184,7 @@ def test_host_batch_is_its_streams_one_by_one():
 
 
 def test_both_catches_play_the_same_game():
-  numpy_env = catch.SingleStreamCatch(rows=6, columns=5, seed=3)
+  numpy_env = catch.SingleStreamCatch(dict(rows=6, columns=5, random_seed=3))
   jax_env = jittable_envs.SingleStreamCatch(
     config_dict.ConfigDict(dict(rows=6, columns=5))
   )
@@ -209,7 +210,7 @@ def test_both_catches_play_the_same_game():
 
 
 def test_catch_boards_are_copies():
-  env = catch.SingleStreamCatch()
+  env = catch.SingleStreamCatch(catch.get_config())
   before = env.reset().observation
   kept = before.copy()
   env.step(0)
@@ -220,7 +221,10 @@ def test_catch_boards_are_copies():
   'name', ['scripted', 'dm', 'gym_factory', 'gym_workers']
 )
 def test_convention(name):
-  """LAST comes with the terminal reward and the next first observation."""
+  """LAST comes with the terminal reward and the next first observation.
+
+  Also where the episode was cut short by a time limit, as the second one is.
+  """
   env = ENVIRONMENTS[name](1)
   trace = _play(env, 6)
   env.close()
@@ -230,12 +234,10 @@ def test_convention(name):
   assert trace.observation['clock'][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6]
   assert trace.observation['place'][:, 0].tolist() == scripted.PLACES
   assert trace.observation['clock'].dtype == np.int32
-  # The second episode's end, and no other, is that of a time limit.
-  assert trace.truncated[:, 0].tolist() == [False] * 3 + [True] + [False] * 3
 
 
 def test_convention_on_the_device():
-  for limit, is_cut in ((9, False), (2, True)):
+  for limit in (9, 2):
     env = gymnax_env.GymnaxEnvironment(
       scripted.ScriptedGymnax(),
       scripted.gymnax_environment.EnvParams(max_steps_in_episode=limit),
@@ -249,8 +251,6 @@ def test_convention_on_the_device():
     assert trace.reward[:, 1].tolist() == [0, *(2 * [*range(1, length + 1)])]
     seen = [*range(1, length), 0]
     assert trace.observation[:, 1, 0].tolist() == [0, *seen, *seen]
-    truncated = [is_cut and t == LAST for t in cycle]
-    assert trace.truncated[:, 1].tolist() == [False, *truncated, *truncated]
 
 
 def test_wrong_number_of_actions_is_refused():
@@ -264,7 +264,7 @@ def test_wrong_number_of_actions_is_refused():
 def test_impossible_boards_are_refused(rows, columns):
   for build in (
     lambda: small.environment(1, rows, columns),
-    lambda: catch.SingleStreamCatch(rows, columns),
+    lambda: catch.SingleStreamCatch(dict(rows=rows, columns=columns)),
   ):
     with pytest.raises(ValueError, match=f'rows={rows}, columns={columns}'):
       build()
@@ -355,7 +355,7 @@ def test_atari_frames_of_an_episode_do_not_reach_the_next():
   env = registry.get_environment('atari:Pong', 2, max_frames=40, max_noops=0)
   trace = _play(env, 25)
   ends = np.flatnonzero(trace.step_type[:, 0] == LAST)
-  assert len(ends) >= 2 and trace.truncated[ends, 0].all()
+  assert len(ends) >= 2
   first = trace.observation[0, 0]
   for end in ends:
     np.testing.assert_array_equal(trace.observation[end, 0], first)
