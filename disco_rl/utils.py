@@ -103,7 +103,7 @@ def gather_from_devices(data: chex.ArrayTree) -> chex.ArrayTree:
 
   def gather(x: types.Array) -> np.ndarray:
     x = np.asarray(jax.device_get(x))
-    if x.ndim == 1:
+    if x.ndim < 2:
       return x
     return x.reshape((x.shape[0] * x.shape[1],) + x.shape[2:])
 
