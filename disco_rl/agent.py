@@ -54,6 +54,9 @@ class Agent:
   All methods are pure functions of their arguments.
 
   Attributes:
+    settings: the agent settings it was built with.
+    single_observation_spec: tree of specs of one stream's observation.
+    single_action_spec: spec of one stream's action.
     update_rule: the rule, see `update_rules.base.UpdateRule`.
   """
 
@@ -75,8 +78,10 @@ class Agent:
         gradients and statistics are averaged, or None.
     """
     settings.check_agent_settings(agent_settings)
+    self.settings = agent_settings
+    self.single_observation_spec = single_observation_spec
+    self.single_action_spec = single_action_spec
     self._mixed_mode = False
-    self._observation_spec = single_observation_spec
     self._batch_axis_name = batch_axis_name
     utils.get_num_actions_from_spec(single_action_spec)
 
@@ -102,7 +107,7 @@ class Agent:
     )
     self._optimizer = optimizers.agent_optimizer(agent_settings)
     self._critic = self._build_critic(agent_settings)
-    self._check_network(single_action_spec)
+    self._check_network()
 
   def in_mixed_mode(self) -> 'Agent':
     """The same agent, differentiated otherwise when η is trained.
@@ -133,16 +138,16 @@ class Agent:
     # Compiled as a whole, so that no parameters are drawn.
     return jax.jit(lambda rng: self._init_network(rng, batch_size)[1])(rng)
 
-  def initial_learner_state(self, rng: chex.PRNGKey) -> LearnerState:
+  def initial_learner_state(self, rng_key: chex.PRNGKey) -> LearnerState:
     """Fresh parameters, optimiser state and meta-state.
 
     Args:
-      rng: split in two, for the network and for the meta-state.
+      rng_key: split in two, for the network and for the meta-state.
 
     Returns:
       The state.
     """
-    network_rng, meta_rng = jax.random.split(rng)
+    network_rng, meta_rng = jax.random.split(rng_key)
     params, _ = self._init_network(network_rng, batch_size=1)
     meta_state = self.update_rule.init_meta_state(meta_rng, params)
     if self._critic is not None:
@@ -192,8 +197,8 @@ class Agent:
 
   def unroll_net(
     self,
-    params: types.AgentParams,
-    state: types.HaikuState,
+    agent_net_params: types.AgentParams,
+    agent_net_state: types.HaikuState,
     rollout: types.ActorRollout,
   ) -> tuple[types.AgentOuts, types.HaikuState]:
     """Applies the network along a trajectory.
@@ -202,15 +207,18 @@ class Agent:
     episode's first observation, which are those with discount 0.
 
     Args:
-      params: θ.
-      state: the network's state before the first step.
+      agent_net_params: θ.
+      agent_net_state: the network's state before the first step.
       rollout: leaves [T+1, B, ...].
 
     Returns:
       The outputs, leaves [T+1, B, ...], and the state after the last step.
     """
     return self._network.unroll(
-      params, state, rollout.observations, rollout.discounts == 0
+      agent_net_params,
+      agent_net_state,
+      rollout.observations,
+      rollout.discounts == 0,
     )
 
   def unroll_for_loss(
@@ -413,7 +421,7 @@ class Agent:
     config = types.ValueFnConfig(**agent_settings.value_fn)
     return value_fn.ValueFunction(config, self._batch_axis_name)
 
-  def _check_network(self, action_spec: types.ActionSpec) -> None:
+  def _check_network(self) -> None:
     """Traces the network: it must build, and predict what the rule needs."""
 
     def one_step() -> types.AgentOuts:
@@ -424,7 +432,7 @@ class Agent:
       return outs
 
     outs = jax.eval_shape(one_step)
-    spec = self.update_rule.agent_output_spec(action_spec)
+    spec = self.update_rule.agent_output_spec(self.single_action_spec)
     wanted = {name: (1, *s.shape) for name, s in spec.items()}
     given = {name: out.shape for name, out in outs.items()}
     if given != wanted:
@@ -434,7 +442,7 @@ class Agent:
       )
 
   def _dummy_observations(self, batch_size: int) -> Any:
-    return utils.zeros_like_spec(self._observation_spec, (batch_size,))
+    return utils.zeros_like_spec(self.single_observation_spec, (batch_size,))
 
   def _init_network(
     self, rng: chex.PRNGKey, batch_size: int

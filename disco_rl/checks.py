@@ -12,8 +12,9 @@ def check_actor_rollout(rollout: types.ActorRollout) -> None:
   """Raises a `ValueError` unless every field is [T+1, B, ...].
 
   Args:
-    rollout: T and B must be at least 1. Network states are not looked at: only
-      the network knows their shape.
+    rollout: T and B must be at least 1. Of network states only the leading axis
+      is looked at, which must be T+1, or 1 if only the first state was kept:
+      only the network knows the rest of their shape.
   """
   shape = np.shape(rollout.rewards)
   if len(shape) != 2 or shape[0] < 2 or shape[1] < 1:
@@ -24,6 +25,13 @@ def check_actor_rollout(rollout: types.ActorRollout) -> None:
   check_has_logits('rollout.agent_outs', rollout.agent_outs)
   for field in ('observations', 'actions', 'discounts', 'agent_outs', 'logits'):
     _check_leading_dims(f'rollout.{field}', rollout[field], shape)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(rollout.states):
+    if np.shape(leaf)[:1] not in ((shape[0],), (1,)):
+      raise ValueError(
+        f'rollout.states{jax.tree_util.keystr(path)} must have a leading axis '
+        f'of time, of {shape[0]} steps as rollout.rewards or of 1 (the state '
+        f'before the first step alone), got shape {np.shape(leaf)}'
+      )
 
 
 def check_update_rule_inputs(rollout: types.UpdateRuleInputs) -> None:

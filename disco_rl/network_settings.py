@@ -33,7 +33,7 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any], int]] = {
 _SPECS = ('out_spec', 'action_spec', 'model_out_spec')
 
 _OF_ALL_NETWORKS = frozenset(
-  {*inspect.signature(nets.AgentNet).parameters, 'precision'}
+  {*inspect.signature(nets.MLPHeadNet).parameters, 'precision'}
 )
 
 

@@ -76,8 +76,9 @@ def make_learner(
 
   Returns:
     `init` and `update`. The network's state before the first step of a rollout
-    is that of `rollout.states`, which may be None for networks without memory;
-    of `rollout.agent_outs` the behaviour's `logits` are needed.
+    is that of `rollout.states`, whose leaves have a leading axis of time, T+1
+    or 1, and which may be None for networks without memory; of
+    `rollout.agent_outs` the behaviour's `logits` are needed.
   """
   update_rule, default_hyper_params, max_abs_update = _resolve(rule)
   if hyper_params is None:

@@ -2,7 +2,9 @@
 
 A name is looked up, in this order, in the folder named by the environment
 variable `DISCO_RL_WEIGHTS`, among the files shipped with the package, in the
-user's cache folder, and at the address its manifest entry gives.
+folder `update_rules/weights` of the package, where programs written for the
+published library have put them, in the user's cache folder, and at the address
+its manifest entry gives.
 """
 
 from collections.abc import Iterator
@@ -60,6 +62,12 @@ def shipped_folder() -> pathlib.Path:
   package = pathlib.Path(__file__).resolve().parent
   installed = package / '_weights'
   return installed if installed.is_dir() else package.parent / 'weights'
+
+
+def published_folder() -> pathlib.Path:
+  """Where the published library has its weights; it may not exist."""
+  package = pathlib.Path(__file__).resolve().parent
+  return package / 'update_rules' / 'weights'
 
 
 def cache_folder() -> pathlib.Path:
@@ -208,6 +216,7 @@ def _folders() -> Iterator[pathlib.Path]:
       )
     yield folder
   yield shipped_folder()
+  yield published_folder()
   yield cache_folder()
 
 

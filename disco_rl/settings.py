@@ -12,7 +12,6 @@ from disco_rl.update_rules import disco
 
 def get_settings_disco() -> config_dict.ConfigDict:
   """Settings of an agent that learns with the published discovered rule."""
-  input_option = disco.get_input_option()
   net = dict(
     name='lstm',
     prediction_size=600,
@@ -29,9 +28,8 @@ def get_settings_disco() -> config_dict.ConfigDict:
       embedding_size=(16,),
       pred_embedding_size=(16, 1),
       hidden_size=128,
-      input_option=input_option,
     ),
-    input_option=input_option,
+    input_option=disco.get_input_option(),
   )
   return _locked(
     dict(

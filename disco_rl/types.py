@@ -35,6 +35,7 @@ HyperParams = Mapping[str, Any]
 OptState = Any
 AgentParams = Any  # θ, any pytree of arrays.
 MetaParams = Any  # η, any pytree of arrays.
+MetaParamsEMA = Any  # A moving average of η, of the same structure.
 
 # (params, state, observations [B, ...], should_reset [B])
 #   -> (agent_outs [B, ...], new_state)
@@ -161,14 +162,14 @@ class PolicyNetwork:
 
 @chex_dataclass
 class EnvironmentTimestep(Record):
-  """What an environment returns, for every stream of the batch."""
+  """What an environment returns, for every stream of the batch.
+
+  A time limit ends an episode like anything else that ends it: LAST.
+  """
 
   observation: Any  # Tree of [B, ...].
   step_type: Array  # [B], of `dm_env.StepType` values.
   reward: Array  # [B], received on arriving at this step.
-  # [B], where an episode was cut short by a time limit; None if that is not
-  # known. For the agent an end is an end.
-  truncated: Array | None = None
 
 
 @chex_dataclass
@@ -204,7 +205,11 @@ class ActorTimestep(Record):
 
 @chex_dataclass
 class ActorRollout(ActorTimestep):
-  """A trajectory: an `ActorTimestep` with stacked leaves, [T+1, B, ...]."""
+  """A trajectory: an `ActorTimestep` with stacked leaves, [T+1, B, ...].
+
+  Every leaf of `states` has a leading axis of time too: T+1, or 1 if only the
+  state before the first step is kept.
+  """
 
   @classmethod
   def from_timestep(cls, timestep: ActorTimestep) -> 'ActorRollout':

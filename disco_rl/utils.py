@@ -117,10 +117,19 @@ def shard_across_devices(
 
 
 def gather_from_devices(data: chex.ArrayTree) -> chex.ArrayTree:
-  """Undoes `shard_across_devices`: tree of [D, n, ...] to host [D * n, ...]."""
+  """Undoes `shard_across_devices`.
+
+  Args:
+    data: tree of [D, n, ...], or [D]: what has one number per device.
+
+  Returns:
+    Tree of [D * n, ...] on the host; leaves of shape [D] stay [D].
+  """
 
   def gather(x: types.Array) -> np.ndarray:
     x = np.asarray(jax.device_get(x))
+    if x.ndim < 2:
+      return x
     return x.reshape((x.shape[0] * x.shape[1],) + x.shape[2:])
 
   return jax.tree.map(gather, data)
@@ -160,12 +169,12 @@ def tree_stack(
 
 
 def cast_to_single_precision(
-  tree: chex.ArrayTree, cast_ints: bool = True, host_data: bool = False
+  tree_like: chex.ArrayTree, cast_ints: bool = True, host_data: bool = False
 ) -> chex.ArrayTree:
   """Casts 64-bit leaves to 32 bits and leaves every other dtype alone.
 
   Args:
-    tree: tree of arrays.
+    tree_like: tree of arrays.
     cast_ints: whether to cast int64 (and uint64) too.
     host_data: return NumPy arrays instead of device arrays.
 
@@ -182,7 +191,7 @@ def cast_to_single_precision(
     dtype = np.dtype(getattr(x, 'dtype', None) or np.asarray(x).dtype)
     return convert(x, narrower.get(dtype, dtype))
 
-  return jax.tree.map(cast, tree)
+  return jax.tree.map(cast, tree_like)
 
 
 # --------------------------------------------------------------------- specs
@@ -337,14 +346,14 @@ class MovingAverage:
 
   def update_state(
     self,
-    tree: chex.ArrayTree,
+    tree_like: chex.ArrayTree,
     state: types.EmaState,
     pmean_axis_name: Any | None,
   ) -> types.EmaState:
     """Averages one more tree in.
 
     Args:
-      tree: tree of arrays of any shape.
+      tree_like: tree of arrays of any shape.
       state: the state so far.
       pmean_axis_name: axis (or axes) over which the means are also averaged,
         or None.
@@ -359,9 +368,12 @@ class MovingAverage:
         mean = jax.lax.pmean(mean, pmean_axis_name)
       return self._decay * moment + (1 - self._decay) * mean
 
+    def averages(moment: chex.ArrayTree, power: int) -> chex.ArrayTree:
+      return jax.tree.map(lambda m, x: average(m, x, power), moment, tree_like)
+
     return types.EmaState(
-      moment1=jax.tree.map(lambda m, x: average(m, x, 1), state.moment1, tree),
-      moment2=jax.tree.map(lambda m, x: average(m, x, 2), state.moment2, tree),
+      moment1=averages(state.moment1, 1),
+      moment2=averages(state.moment2, 2),
       decay_product=state.decay_product * self._decay,
     )
 

@@ -16,6 +16,7 @@ from ml_collections import config_dict
 import numpy as np
 import pytest
 
+from disco_rl import agent
 from disco_rl import evaluation
 from disco_rl import population
 from disco_rl.environments import base
@@ -26,6 +27,7 @@ from disco_rl.environments import gymnax_env
 from disco_rl.environments import jittable_envs
 from disco_rl.environments import registry
 from disco_rl.environments.wrappers import batched_env
+from disco_rl.environments.wrappers import batched_jittable_env
 from disco_rl.environments.wrappers import single_stream_env
 from disco_rl.environments.wrappers import worker_env
 from tests import golden
@@ -37,8 +39,9 @@ FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 
 
 def _scripted(batch: int, **kwargs) -> base.Environment:
+  make = lambda settings: scripted.Scripted(settings.random_seed, **kwargs)
   return batched_env.BatchedSingleStreamEnvironment(
-    scripted.Scripted, batch, dict(random_seed=0, **kwargs)
+    make, batch, dict(random_seed=0)
   )
 
 
@@ -174,7 +177,7 @@ def test_host_batch_is_its_streams_one_by_one():
   )
   for i, seed in enumerate(seeds):
     stream = single_stream_env.SingleStreamEnv(
-      catch.SingleStreamCatch(rows=8, columns=8, seed=int(seed))
+      catch.SingleStreamCatch(dict(rows=8, columns=8, random_seed=int(seed)))
     )
     timesteps = [stream.reset()[1]]
     timesteps += [stream.step(None, a)[1] for a in actions[:, i]]
@@ -185,7 +188,7 @@ def test_host_batch_is_its_streams_one_by_one():
 
 
 def test_both_catches_play_the_same_game():
-  numpy_env = catch.SingleStreamCatch(rows=6, columns=5, seed=3)
+  numpy_env = catch.SingleStreamCatch(dict(rows=6, columns=5, random_seed=3))
   jax_env = jittable_envs.SingleStreamCatch(
     config_dict.ConfigDict(dict(rows=6, columns=5))
   )
@@ -211,7 +214,7 @@ def test_both_catches_play_the_same_game():
 
 
 def test_catch_boards_are_copies():
-  env = catch.SingleStreamCatch()
+  env = catch.SingleStreamCatch(catch.get_config())
   before = env.reset().observation
   kept = before.copy()
   env.step(0)
@@ -222,7 +225,10 @@ def test_catch_boards_are_copies():
   'name', ['scripted', 'dm', 'gym_factory', 'gym_workers']
 )
 def test_convention(name):
-  """LAST comes with the terminal reward and the next first observation."""
+  """LAST comes with the terminal reward and the next first observation.
+
+  Also where the episode was cut short by a time limit, as the second one is.
+  """
   env = ENVIRONMENTS[name](1)
   trace = _play(env, 6)
   env.close()
@@ -232,12 +238,10 @@ def test_convention(name):
   assert trace.observation['clock'][:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6]
   assert trace.observation['place'][:, 0].tolist() == scripted.PLACES
   assert trace.observation['clock'].dtype == np.int32
-  # The second episode's end, and no other, is that of a time limit.
-  assert trace.truncated[:, 0].tolist() == [False] * 3 + [True] + [False] * 3
 
 
 def test_convention_on_the_device():
-  for limit, is_cut in ((9, False), (2, True)):
+  for limit in (9, 2):
     env = gymnax_env.GymnaxEnvironment(
       scripted.ScriptedGymnax(),
       scripted.gymnax_environment.EnvParams(max_steps_in_episode=limit),
@@ -251,8 +255,120 @@ def test_convention_on_the_device():
     assert trace.reward[:, 1].tolist() == [0, *(2 * [*range(1, length + 1)])]
     seen = [*range(1, length), 0]
     assert trace.observation[:, 1, 0].tolist() == [0, *seen, *seen]
-    truncated = [is_cut and t == LAST for t in cycle]
-    assert trace.truncated[:, 1].tolist() == [False, *truncated, *truncated]
+
+
+def test_truncated_episodes_end_like_all_others():
+  """A time limit gives LAST and, to the agent, a discount of 0."""
+  env = registry.get_environment(
+    'gym:CartPole-v1', 3, kwargs=dict(max_episode_steps=2)
+  )
+  states, timestep = env.reset(None)
+  types_seen = [timestep.step_type]
+  for _ in range(4):  # Nobody falls within two steps.
+    states, timestep = env.step(states, np.zeros(3, np.int32))
+    types_seen.append(timestep.step_type)
+  env.close()
+  assert np.stack(types_seen)[:, 0].tolist() == [FIRST, MID, LAST, MID, LAST]
+  assert set(timestep.keys()) == {'observation', 'step_type', 'reward'}
+
+  actor = agent.Agent(
+    single_observation_spec=env.single_observation_spec(),
+    single_action_spec=env.single_action_spec(),
+    agent_settings=small.settings('actor_critic'),
+    batch_axis_name=None,
+  )
+  rng = jax.random.PRNGKey(0)
+  params = actor.initial_learner_state(rng).params
+  step, _ = actor.actor_step(params, rng, timestep, {})
+  assert not step.discounts.any()
+
+
+class _Noisy:
+  """Every step ends an episode, draws a number, and so does the reset."""
+
+  num_actions = 2
+
+  def initial_state(self, rng):
+    return dict(reset=jax.random.uniform(rng), step=jnp.zeros([]))
+
+  def episode_reset(self, rng, state):
+    # What comes of a key may depend on how it is used.
+    return dict(reset=jax.random.uniform(rng), step=state['step'])
+
+  def step(self, rng, state, action):
+    return dict(state, step=jax.random.uniform(rng))
+
+  def is_terminal(self, state):
+    return jnp.asarray(True)
+
+  def render(self, state):
+    return jnp.stack([state['reset'], state['step']])
+
+  def reward(self, state):
+    return jnp.zeros([])
+
+
+def test_step_and_reset_draw_different_numbers():
+  env = batched_jittable_env.BatchedJittableEnvironment(_Noisy, 4, {})
+  trace = _play(env, 30, actions=np.zeros((30, 4), int)).observation[1:]
+  resets, steps = trace[..., 0], trace[..., 1]
+  assert (resets != steps).all()
+  assert abs(np.corrcoef(resets.ravel(), steps.ravel())[0, 1]) < 0.3
+  assert len(np.unique(trace)) == trace.size
+  # The reset's key is the published one: the second of the stream's key.
+  key = jax.random.split(jax.random.PRNGKey(0), 4)[0]
+  key, _ = jax.random.split(key)
+  key, used_now = jax.random.split(key)
+  assert resets[0, 0] == jax.random.uniform(used_now)
+
+
+def test_classes_get_their_settings_as_they_take_them():
+  """As one object, as the published Catch does, or as keywords."""
+  seen = []
+
+  class WithObject(_Noisy):
+    def __init__(self, env_settings):
+      seen.append((env_settings.rows, env_settings['size']))
+
+  class WithKeywords(_Noisy):
+    def __init__(self, rows, size=0):
+      seen.append((rows, size))
+
+  class WithAnyKeywords(_Noisy):
+    def __init__(self, **kwargs):
+      seen.append((kwargs['rows'], kwargs['size']))
+
+  class Refusing(_Noisy):
+    def __init__(self, rows, columns=3):
+      pass
+
+  make = batched_jittable_env.BatchedJittableEnvironment
+  settings = config_dict.ConfigDict(dict(rows=5, size=2))
+  for env_class in (WithObject, WithKeywords, WithAnyKeywords):
+    make(env_class, 2, settings)
+  assert seen == [(5, 2)] * 3
+  with pytest.raises(TypeError, match="'size'"):
+    make(Refusing, 2, settings)
+
+
+def test_streams_have_seeds_of_their_own_in_their_settings():
+  seeds = []
+
+  class Seeded(scripted.Scripted):
+    def __init__(self, env_settings):
+      super().__init__()
+      seeds.append((env_settings.random_seed, env_settings.inner.size))
+
+  settings = config_dict.ConfigDict(dict(random_seed=1, inner=dict(size=3)))
+  make = batched_env.BatchedSingleStreamEnvironment
+  make(Seeded, 3, settings)
+  wanted = jax.random.randint(
+    jax.random.PRNGKey(1), (3,), 0, np.iinfo(np.int32).max
+  )
+  assert seeds == [(int(seed), 3) for seed in wanted]
+  assert settings.random_seed == 1
+  with pytest.raises(ValueError, match=r"random_seed.*got \['rows'\]"):
+    make(Seeded, 3, dict(rows=3))
 
 
 def test_wrong_number_of_actions_is_refused():
@@ -266,7 +382,7 @@ def test_wrong_number_of_actions_is_refused():
 def test_impossible_boards_are_refused(rows, columns):
   for build in (
     lambda: small.environment(1, rows, columns),
-    lambda: catch.SingleStreamCatch(rows, columns),
+    lambda: catch.SingleStreamCatch(dict(rows=rows, columns=columns)),
   ):
     with pytest.raises(ValueError, match=f'rows={rows}, columns={columns}'):
       build()
@@ -386,7 +502,7 @@ def test_atari_frames_of_an_episode_do_not_reach_the_next():
   env = registry.get_environment('atari:Pong', 2, max_frames=40, max_noops=0)
   trace = _play(env, 25)
   ends = np.flatnonzero(trace.step_type[:, 0] == LAST)
-  assert len(ends) >= 2 and trace.truncated[ends, 0].all()
+  assert len(ends) >= 2
   first = trace.observation[0, 0]
   for end in ends:
     np.testing.assert_array_equal(trace.observation[end, 0], first)

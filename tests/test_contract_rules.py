@@ -2,12 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+from ml_collections import config_dict
 import numpy as np
 import pytest
 
 from disco_rl import types
 from disco_rl.update_rules import base
 from disco_rl.update_rules import disco
+from disco_rl.update_rules import policy_gradient
 from disco_rl.update_rules import registry
 from tests import golden
 from tests import leaks
@@ -247,6 +249,36 @@ def test_overlapping_outputs_are_refused():
 
   with pytest.raises(ValueError, match='both flat and per-action'):
     Overlapping().agent_output_spec(small.environment().single_action_spec())
+
+
+def test_life_long_network_has_the_inputs_of_its_net():
+  """Unless it is given its own."""
+  net = small.settings('disco').update_rule.net.to_dict()
+  assert 'input_option' not in net['meta_rnn_kwargs']
+
+  def shapes(**more):
+    kwargs = {**net['meta_rnn_kwargs'], **more}
+    rule = disco.DiscoUpdateRule(
+      net=config_dict.ConfigDict({**net, 'meta_rnn_kwargs': kwargs}),
+      value_discount=0.97,
+      max_abs_value=5.0,
+      num_bins=11,
+    )
+    params, _ = jax.eval_shape(rule.init_params, jax.random.PRNGKey(0))
+    return jax.tree.map(lambda x: x.shape, params)
+
+  option = net['input_option']
+  assert shapes() == shapes(input_option=option)
+  fewer = option.replace(base=option.base[:4])
+  assert shapes(input_option=fewer) != shapes()
+
+
+def test_published_arguments_of_the_policy_gradient_are_accepted():
+  rule = policy_gradient.PolicyGradientUpdate(
+    0.01, True, 1.0, 0.5, 0.03, 0.003, 0.1
+  )
+  action_spec = small.environment().single_action_spec()
+  assert set(rule.agent_output_spec(action_spec)) == {'logits'}
 
 
 def test_unknown_rule_is_refused():

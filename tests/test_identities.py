@@ -112,7 +112,7 @@ def test_on_policy_vtrace_with_lambda_one_is_monte_carlo():
 
 def test_categorical_values_round_trip():
   values = jnp.array([-5.0, -1.3, 0.0, 0.26, 5.0])
-  two_hot = value_utils.scalar_to_categorical_value(values, 5.0, 11)
+  two_hot = value_utils.scalar_to_categorical_value(11, values, 5.0)
   np.testing.assert_allclose(two_hot.sum(-1), 1.0, 1e-5)
   assert ((two_hot > 0).sum(-1) <= 2).all()
   back = value_utils.value_logits_to_scalar(jnp.log(two_hot + 1e-9), 5.0)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from disco_rl import checks
 from disco_rl import types
 from tests import golden
 from tests import small
@@ -77,6 +78,25 @@ def test_target_network_is_reset_too(recurrent_agent, experience, start):
   golden.check_trees_close(
     dict(log['meta_out']['target_out']), dict(part.agent_outs), 1e-4
   )
+
+
+def test_states_need_an_axis_of_time(recurrent_agent, experience):
+  """Without one, the memory of one stream would be that of all."""
+  state, rollout = experience
+  first = rollout.first_state(time_axis=0)
+  for kept in (rollout.states, jax.tree.map(lambda x: x[:1], rollout.states)):
+    checks.check_actor_rollout(rollout.replace(states=kept))
+  with pytest.raises(
+    ValueError, match=r'rollout.states.*of 12 steps.*got shape \(3, 4\)'
+  ):
+    recurrent_agent.learner_step(
+      jax.random.PRNGKey(0), rollout.replace(states=first), state, first, {}, 0
+    )
+  checks.check_actor_rollout(rollout.replace(states={}))  # No memory.
+  # Where there are as many streams as steps, the network itself sees it.
+  one_stream = jax.tree.map(lambda x: x[0], first)
+  with pytest.raises(ValueError, match=r'state of the memory.*batch of 3'):
+    recurrent_agent.unroll_net(state.params, one_stream, rollout)
 
 
 def test_first_state_indexes_its_axis():

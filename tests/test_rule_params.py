@@ -6,7 +6,9 @@ import http.server
 import io
 import json
 import os
+import pathlib
 import stat
+import subprocess
 import threading
 import time
 import zipfile
@@ -317,13 +319,15 @@ def test_no_network(publisher):
 
 
 def test_lookup_order(publisher, no_rule_folders, monkeypatch, tmp_path):
-  """The named folder, the shipped files, the cache, then the publisher."""
+  """The named folder, those of the package, the cache, then the publisher."""
   named = tmp_path / 'named'
+  beside = tmp_path / 'update_rules'
+  monkeypatch.setattr(rule_store, 'published_folder', lambda: beside)
   monkeypatch.setenv('DISCO_RL_WEIGHTS', str(named))
   with pytest.raises(rule_store.RuleFileError, match='is not a folder'):
     rule_store.find('published')
   named.mkdir()
-  folders = [named, publisher.shipped, no_rule_folders]
+  folders = [named, publisher.shipped, beside, no_rule_folders]
   assert rule_store.find('published') is None
   assert rule_store.fetch('published').parent == no_rule_folders
   for folder in reversed(folders):
@@ -331,6 +335,29 @@ def test_lookup_order(publisher, no_rule_folders, monkeypatch, tmp_path):
     (folder / 'published.npz').write_bytes(publisher.content)
     assert rule_store.fetch('published').parent == folder
   assert publisher.requests == 1
+
+
+def test_weights_where_published_programs_have_them(
+  publisher, no_rule_folders, monkeypatch, tmp_path
+):
+  """Beside the rules' own code, verified, and never committed."""
+  place = 'disco_rl/update_rules/weights'
+  root = pathlib.Path(__file__).parents[1]
+  assert rule_store.published_folder() == root / place
+  monkeypatch.setattr(
+    rule_store, '__file__', str(tmp_path / 'disco_rl' / 'rule_store.py')
+  )
+  (tmp_path / place).mkdir(parents=True)
+  path = tmp_path / place / 'published.npz'
+  path.write_bytes(publisher.content)
+  assert rule_store.find('published') == path
+  path.write_bytes(b'something else')
+  with pytest.raises(rule_store.RuleFileError, match='not the published'):
+    rule_store.find('published')
+  if not (root / '.git').exists():
+    pytest.skip('whether git ignores the file can be seen in a checkout only')
+  ignored = ['git', 'check-ignore', '-q', f'{place}/disco_103.npz']
+  assert subprocess.run(ignored, cwd=root, check=False).returncode == 0
 
 
 def test_own_rules_by_name(publisher, monkeypatch, tmp_path):

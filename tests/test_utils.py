@@ -28,6 +28,13 @@ def test_sharding_round_trip():
   )
 
 
+def test_one_number_per_device_is_gathered_as_it_is():
+  data = {'loss': np.arange(4.0), 'x': np.zeros((4, 2, 3))}
+  gathered = utils.gather_from_devices(data)
+  np.testing.assert_array_equal(gathered['loss'], data['loss'])
+  assert gathered['x'].shape == (8, 3)
+
+
 def test_uneven_shards_are_refused():
   with pytest.raises(ValueError, match=r'\(7,\) into 4 equal shards'):
     utils.shard_across_devices(np.zeros(7), jax.devices()[:4])

@@ -108,24 +108,25 @@ class AtariEnvironment(base.Environment):
     return types.ActionSpec((), np.int32, 0, num_actions - 1, 'action')
 
   def reset(
-    self, rng: chex.PRNGKey | None
-  ) -> tuple[None, types.EnvironmentTimestep]:
+    self, rng_key: chex.PRNGKey | None
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
     """Starts an episode in every stream.
 
-    Their randomness is that of the settings' seed, not of `rng`.
+    Their randomness is that of the settings' seed, not of `rng_key`.
     """
-    del rng
+    del rng_key
     observations: Any
     observations, _ = self._env.reset(seed=self._seed)
     self._seed = None
-    no = np.zeros(self.batch_size, bool)
+    rewards = np.zeros(self.batch_size, np.float32)
     first = np.full(self.batch_size, dm_env.StepType.FIRST, np.int32)
-    return None, _timestep(observations, no.astype(np.float32), first, no)
+    return base.UnusedEnvState(), _timestep(observations, rewards, first)
 
   def step(
-    self, states: None, actions: types.Array
-  ) -> tuple[None, types.EnvironmentTimestep]:
+    self, states: Any, actions: types.Array
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
     """Steps every stream with its own action of `actions` [B]."""
+    del states
     actions = base.check_actions(actions, self.batch_size)
     observations, rewards, terminated, truncated, _ = self._env.step(
       actions.astype(np.int64)
@@ -133,8 +134,7 @@ class AtariEnvironment(base.Environment):
     step_type = np.where(
       terminated | truncated, dm_env.StepType.LAST, dm_env.StepType.MID
     )
-    truncated = truncated & ~terminated
-    return states, _timestep(observations, rewards, step_type, truncated)
+    return base.UnusedEnvState(), _timestep(observations, rewards, step_type)
 
   def close(self) -> None:
     """Ends the emulators."""
@@ -142,10 +142,7 @@ class AtariEnvironment(base.Environment):
 
 
 def _timestep(
-  observations: np.ndarray,
-  rewards: np.ndarray,
-  step_type: np.ndarray,
-  truncated: np.ndarray,
+  observations: np.ndarray, rewards: np.ndarray, step_type: np.ndarray
 ) -> types.EnvironmentTimestep:
   return types.EnvironmentTimestep(
     # [B, frames, size, size] to [B, size, size, frames]; a copy, since the
@@ -153,7 +150,6 @@ def _timestep(
     observation=np.array(np.moveaxis(observations, 1, -1), order='C'),
     step_type=step_type.astype(np.int32),
     reward=rewards.astype(np.float32),
-    truncated=np.array(truncated),
   )
 
 

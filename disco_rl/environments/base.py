@@ -1,6 +1,8 @@
 """What the library asks of an environment."""
 
 import abc
+from collections.abc import Callable
+import inspect
 from typing import Any
 
 import chex
@@ -10,11 +12,17 @@ from disco_rl import types
 from disco_rl import utils
 
 
+@types.chex_dataclass(frozen=True)
+class UnusedEnvState:
+  """The `states` of environments that keep their state to themselves."""
+
+
 class Environment(abc.ABC):
   """A batch of independent streams of experience that reset themselves.
 
   On the last step of an episode a timestep carries `step_type` LAST, the
-  terminal reward, and the *first observation of the next episode*.
+  terminal reward, and the *first observation of the next episode*. An episode
+  that a time limit cut short has ended like any other.
 
   Attributes:
     is_jittable: whether `step` and `reset` are pure functions in JAX, to be
@@ -48,7 +56,9 @@ class Environment(abc.ABC):
     """
 
   @abc.abstractmethod
-  def reset(self, rng: chex.PRNGKey) -> tuple[Any, types.EnvironmentTimestep]:
+  def reset(
+    self, rng_key: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
     """Starts every stream anew; returns as `step` does."""
 
   @abc.abstractmethod
@@ -94,6 +104,33 @@ class Environment(abc.ABC):
   def batched_action_spec(self) -> types.ActionSpec:
     """Spec of the actions of all streams, [B]."""
     return utils.broadcast_specs(self.single_action_spec(), self.batch_size)
+
+
+def from_settings(env_class: Callable[..., Any], settings: Any) -> Any:
+  """Makes an environment of one stream.
+
+  Args:
+    env_class: takes the settings as one object, which is then its only required
+      argument, or each of them as a keyword argument.
+    settings: a mapping, e.g. a ConfigDict.
+
+  Returns:
+    What `env_class` returns.
+  """
+  parameters = inspect.signature(env_class).parameters.values()
+  positional = [
+    p
+    for p in parameters
+    if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+  ]
+  required = [p for p in positional if p.default is p.empty]
+  takes_any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+  if not required and takes_any_name:
+    return env_class(**settings)
+  candidates = required or positional
+  if len(candidates) == 1 and candidates[0].name not in settings:
+    return env_class(settings)
+  return env_class(**settings)
 
 
 def check_batch_size(batch_size: int) -> None:

@@ -1,5 +1,6 @@
 """Catch in NumPy, as an ordinary stateful dm_env environment."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import dm_env
@@ -22,18 +23,17 @@ def check_board_size(rows: int, columns: int) -> None:
 class SingleStreamCatch(dm_env.Environment):
   """One game of Catch; `jittable_envs.SingleStreamCatch` has the rules."""
 
-  def __init__(self, rows: int = 8, columns: int = 8, seed: int = 1):
+  def __init__(self, env_settings: Mapping[str, Any]):
     """Sets up a board.
 
     Args:
-      rows: of the board.
-      columns: of the board.
-      seed: of the ball's starting columns.
+      env_settings: `rows` and `columns` of the board, and `random_seed` of the
+        ball's starting columns; see `get_config`.
     """
-    check_board_size(rows, columns)
-    self._rows = rows
-    self._columns = columns
-    self._rng = np.random.RandomState(seed)
+    self._rows = env_settings['rows']
+    self._columns = env_settings['columns']
+    check_board_size(self._rows, self._columns)
+    self._rng = np.random.RandomState(env_settings['random_seed'])
     self._ball_row = 0
     self._ball_column = 0
     self._paddle_column = 0

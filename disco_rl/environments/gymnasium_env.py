@@ -4,8 +4,7 @@
 
 Any environment with discrete actions will do. Each stream resets itself within
 the step that ends an episode, so there are no dummy steps. Time limits
-(truncation) end an episode like all others, as published; `truncated` of the
-timestep tells them apart.
+(truncation) end an episode like everything that ends one, as published.
 """
 
 import collections
@@ -127,17 +126,18 @@ class GymStream:
     return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
 
   def reset(
-    self, rng: chex.PRNGKey | None = None
-  ) -> tuple[None, types.EnvironmentTimestep]:
-    """Starts an episode; the randomness is that of the seed, not of `rng`."""
-    del rng
-    observation = self._start_episode()
-    return None, _timestep(dm_env.StepType.FIRST, 0.0, observation, False)
+    self, rng_key: chex.PRNGKey | None = None
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
+    """Starts an episode; the randomness is the seed's, not `rng_key`'s."""
+    del rng_key
+    timestep = _timestep(dm_env.StepType.FIRST, 0.0, self._start_episode())
+    return base.UnusedEnvState(), timestep
 
   def step(
-    self, states: None, action: Any
-  ) -> tuple[None, types.EnvironmentTimestep]:
+    self, state: Any, action: Any
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
     """Takes an action, and starts the next episode if this one ends."""
+    del state
     observation, reward, terminated, truncated, _ = self._env.step(
       int(action) + self._first_action
     )
@@ -145,8 +145,8 @@ class GymStream:
       step_type, shown = dm_env.StepType.LAST, self._start_episode()
     else:
       step_type, shown = dm_env.StepType.MID, self._show(observation)
-    truncated = bool(truncated) and not terminated
-    return states, _timestep(step_type, float(reward), shown, truncated)
+    timestep = _timestep(step_type, float(reward), shown)
+    return base.UnusedEnvState(), timestep
 
   def snapshot(self) -> None:
     """Gymnasium has no way to ask an environment for its state."""
@@ -261,11 +261,10 @@ def _one_hots(sizes: Any, start: Any) -> tuple[Any, _Encode]:
 
 
 def _timestep(
-  step_type: dm_env.StepType, reward: float, observation: Any, truncated: bool
+  step_type: dm_env.StepType, reward: float, observation: Any
 ) -> types.EnvironmentTimestep:
   return types.EnvironmentTimestep(
     observation=observation,
     step_type=np.asarray(step_type, np.int32),
     reward=np.asarray(reward, np.float32),
-    truncated=np.asarray(truncated, bool),
   )

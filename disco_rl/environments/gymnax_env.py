@@ -3,8 +3,7 @@
   env = registry.get_environment('gymnax:Breakout-MinAtar', batch_size=8)
 
 They are pure functions, so acting in them is compiled together with learning.
-Time limits end an episode like all others; `truncated` of the timestep tells
-them apart.
+Time limits (truncation) end an episode like everything that ends one.
 """
 
 import dataclasses
@@ -98,9 +97,12 @@ class GymnaxEnvironment(base.Environment):
     """Actions 0..n-1."""
     return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
 
-  def reset(self, rng: chex.PRNGKey) -> tuple[Any, types.EnvironmentTimestep]:
-    """Starts every stream anew; `rng` is split into one key per stream."""
-    return jax.vmap(self._reset_stream)(jax.random.split(rng, self.batch_size))
+  def reset(
+    self, rng_key: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Starts every stream anew; `rng_key` is split into one per stream."""
+    keys = jax.random.split(rng_key, self.batch_size)
+    return jax.vmap(self._reset_stream)(keys)
 
   def step(
     self, states: Any, actions: types.Array
@@ -113,26 +115,25 @@ class GymnaxEnvironment(base.Environment):
   ) -> tuple[Any, types.EnvironmentTimestep]:
     rng, reset_rng = jax.random.split(rng)
     observation, state = self._env.reset(reset_rng, self._params)
-    no = jnp.zeros([], bool)
-    return (rng, state), self._timestep(observation, 0.0, no, no)
+    is_last = jnp.zeros([], bool)
+    return (rng, state), self._timestep(observation, 0.0, is_last)
 
   def _step_stream(
     self, state: Any, action: types.Array
   ) -> tuple[Any, types.EnvironmentTimestep]:
     rng, env_state = state
-    rng, step_rng = jax.random.split(rng)
+    rng, step_rng = jax.random.split(rng)  # gymnax splits it for the reset.
     observation, env_state, reward, terminated, truncated, _ = self._env.step(
       step_rng, env_state, action, self._params
     )
-    timestep = self._timestep(observation, reward, terminated, truncated)
-    return (rng, env_state), timestep
+    is_last = jnp.logical_or(terminated, truncated)
+    return (rng, env_state), self._timestep(observation, reward, is_last)
 
   def _timestep(
-    self, observation: Any, reward: Any, terminated: Any, truncated: Any
+    self, observation: Any, reward: Any, is_last: jax.Array
   ) -> types.EnvironmentTimestep:
     if self._num_classes is not None:
       observation = jax.nn.one_hot(observation, self._num_classes)
-    is_last = jnp.logical_or(terminated, truncated)
     step_type = jnp.where(
       is_last, int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
     )
@@ -140,7 +141,6 @@ class GymnaxEnvironment(base.Environment):
       observation=observation,
       step_type=step_type.astype(jnp.int32),
       reward=jnp.asarray(reward, jnp.float32),
-      truncated=jnp.logical_and(truncated, jnp.logical_not(terminated)),
     )
 
 

@@ -55,13 +55,32 @@ class LSTMModel:
     Returns:
       Name to [B, A, *spec.shape]; with `actions`, to [B, *spec.shape].
     """
-    cell = hk.Linear(self._lstm_size)(embedding)  # [B, H]
+    return self.model_step(self.root_embedding(embedding), actions)
+
+  def root_embedding(self, state: jax.Array) -> hk.LSTMState:
+    """Computes the LSTM's root state, [B, H], from an embedding [B, D]."""
+    cell = hk.Linear(self._lstm_size)(state)
+    return hk.LSTMState(hidden=jnp.tanh(cell), cell=cell)
+
+  def model_step(
+    self, embedding: hk.LSTMState, actions: types.Array | None = None
+  ) -> dict[str, jax.Array]:
+    """Takes one LSTM step and predicts.
+
+    Args:
+      embedding: the root state, see `root_embedding`.
+      actions: [B], int, or None for all actions.
+
+    Returns:
+      Name to [B, A, *spec.shape]; with `actions`, to [B, *spec.shape].
+    """
+    cell = embedding.cell
     weights = lstm.get_weights(
       self._num_actions, self._lstm_size, name='action_cond'
     )
     # A one-hot input selects a row of w_x and the root is the same for every
     # action, so the only product is [B, H] x [H, 4H].
-    gates = jnp.tanh(cell) @ weights.w_h + weights.b  # [B, 4H]
+    gates = embedding.hidden @ weights.w_h + weights.b  # [B, 4H]
     if actions is None:
       gates = gates[:, None, :] + weights.w_x  # [B, A, 4H]
       cell = cell[:, None, :]

@@ -5,6 +5,7 @@ depend on what came after it, and is gated by a second LSTM that takes one step
 per *update* and lives as long as the agent does.
 """
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +21,25 @@ from disco_rl.networks import lstm
 from disco_rl.update_rules import input_transforms
 
 
-class LSTM(hk.Module):
+class MetaNet(hk.Module):
+  """What a rule asks of its network, as a Haiku module."""
+
+  @abc.abstractmethod
+  def __call__(
+    self, inputs: types.UpdateRuleInputs, axis_name: Any | None
+  ) -> dict[str, jax.Array]:
+    """Produces the targets of one trajectory.
+
+    Args:
+      inputs: the trajectory.
+      axis_name: axis (or axes) to average over besides time and batch.
+
+    Returns:
+      Name to targets, [T, B, ...].
+    """
+
+
+class LSTM(MetaNet):
   """The meta-network of the Disco rule."""
 
   def __init__(
@@ -44,7 +63,8 @@ class LSTM(hk.Module):
       hidden_size: H, units of the backward LSTM.
       embedding_size: layer sizes of the MLPs that embed y and z.
       prediction_size: Y, the size of the targets ŷ and ẑ.
-      meta_rnn_kwargs: keyword arguments of the life-long `MetaLSTM`.
+      meta_rnn_kwargs: keyword arguments of the life-long `MetaLSTM`; without an
+        `input_option` it sees the same inputs as this network.
       input_option: which inputs the network sees.
       policy_channels: channels of the blocks that embed per-action inputs.
       policy_target_channels: channels of the blocks that produce π̂.
@@ -67,7 +87,9 @@ class LSTM(hk.Module):
     self._output_init = init(output_stddev)
     self._aux_init = init(aux_stddev)
     self._state_init = init(state_stddev)
-    self._meta_lstm = MetaLSTM(**meta_rnn_kwargs)
+    self._meta_lstm = MetaLSTM(
+      **{'input_option': input_option, **meta_rnn_kwargs}
+    )
 
   def __call__(
     self, inputs: types.UpdateRuleInputs, axis_name: Any | None
@@ -100,11 +122,13 @@ class LSTM(hk.Module):
       reverse=True,
     )  # [T, B, H]
 
-    zero_state: Any = self._meta_lstm.zero_state()
+    zero_state: Any = self._meta_lstm.initial_state()
     rnn_state: Any = hk.get_state(
       'meta_rnn_state', (), init=lambda *_: zero_state
     )
-    x *= hk.Linear(self._hidden_size, w_init=self._state_init)(rnn_state.hidden)
+    x *= hk.Linear(self._hidden_size, w_init=self._state_init)(
+      self._meta_lstm.output(rnn_state)
+    )
 
     meta_input_emb = hk.Linear(1, w_init=self._output_init)(x)
     y = hk.Linear(self._prediction_size, w_init=self._aux_init)(x)
@@ -112,11 +136,12 @@ class LSTM(hk.Module):
     pi = ActionMixer(self._policy_target_channels)(embedded.actions, shared=x)
     pi = hk.Linear(1, w_init=self._policy_target_init)(pi).squeeze(-1)
 
+    meta_out = dict(pi=pi, y=y, z=z, meta_input_emb=meta_input_emb)
     hk.set_state(
       'meta_rnn_state',
-      self._meta_lstm.unroll(inputs, meta_input_emb, y, rnn_state, axis_name),
+      self._meta_lstm.unroll(inputs, meta_out, rnn_state, axis_name),
     )
-    return dict(pi=pi, y=y, z=z, meta_input_emb=meta_input_emb)
+    return meta_out
 
 
 class MetaLSTM(hk.Module):
@@ -149,18 +174,21 @@ class MetaLSTM(hk.Module):
     self._pred_embedding_size = tuple(pred_embedding_size)
     self._hidden_size = hidden_size
 
-  def zero_state(self) -> hk.LSTMState:
+  def initial_state(self) -> hk.LSTMState:
     """The state of an agent that has not learned yet, unbatched."""
     return hk.LSTMState(
       hidden=jnp.zeros(self._hidden_size), cell=jnp.zeros(self._hidden_size)
     )
 
+  def output(self, state: hk.LSTMState) -> jax.Array:
+    """What the state shows to the rest of the network, [hidden_size]."""
+    return state.hidden
+
   # The method's name is part of the parameter names.
   def unroll(
     self,
     inputs: types.UpdateRuleInputs,
-    meta_input_emb: types.Array,
-    y_hat: types.Array,
+    meta_out: Mapping[str, types.Array],
     state: hk.LSTMState,
     axis_name: Any | None,
   ) -> hk.LSTMState:
@@ -168,8 +196,8 @@ class MetaLSTM(hk.Module):
 
     Args:
       inputs: the trajectory of this update.
-      meta_input_emb: [T, B, 1], from the backward LSTM.
-      y_hat: [T, B, Y], logits of ŷ.
+      meta_out: what the network produced for it; read are `meta_input_emb`
+        [T, B, 1] and `y` [T, B, Y], logits of ŷ.
       state: the state before this update, unbatched.
       axis_name: axis (or axes) to average over besides time and batch.
 
@@ -183,8 +211,10 @@ class MetaLSTM(hk.Module):
       self._policy_channels,
       axis_name,
     )
-    y_hat_emb = embedded.y_net(jax.nn.softmax(y_hat))
-    x = jnp.concatenate([embedded.base, meta_input_emb, y_hat_emb], axis=-1)
+    y_hat_emb = embedded.y_net(jax.nn.softmax(meta_out['y']))
+    x = jnp.concatenate(
+      [embedded.base, meta_out['meta_input_emb'], y_hat_emb], axis=-1
+    )
     x = hk.nets.MLP(self._embedding_size)(x).mean(axis=(0, 1))
     if axis_name is not None:
       x = jax.lax.pmean(x, axis_name)

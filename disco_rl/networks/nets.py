@@ -5,6 +5,7 @@ Networks are found by the name of their torso (`torsos.TORSOS`), or among
 torso.
 """
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 import inspect
 import math
@@ -23,30 +24,28 @@ from disco_rl.networks import precision as precision_lib
 from disco_rl.networks import torsos
 
 
-class AgentNet(hk.Module):
-  """Torso, core, one linear head per output, and an action model.
+class MLPHeadNet(hk.Module):
+  """Core, one linear head per output, and an action model, around a torso.
 
-  It works on one step of a batch, [B, ...], and on a trajectory of them,
-  [T, B, ...], alike.
+  The torso is the method `_embedding_pass` of a subclass. The network works on
+  one step of a batch, [B, ...], and on a trajectory, [T, B, ...], alike.
   """
 
   def __init__(
     self,
-    torso: Callable[[], Any],
     out_spec: types.Specs,
     action_spec: types.ActionSpec | None,
     head_w_init_std: float | None,
     model_out_spec: types.Specs | None = None,
     model_arch_name: str | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
+    module_name: str | None = None,
     core: str | None = None,
     core_kwargs: Mapping[str, Any] | None = None,
-    module_name: str | None = None,
   ):
     """Initialises the network.
 
     Args:
-      torso: makes the torso, see `torsos.py`.
       out_spec: name to spec of one step's output, read off the torso.
       action_spec: what the action model conditions on; unused without one.
       head_w_init_std: standard deviation of the heads' truncated-normal
@@ -55,12 +54,11 @@ class AgentNet(hk.Module):
         model.
       model_arch_name: see `action_models.get_action_model`.
       model_kwargs: keyword arguments of the action model.
+      module_name: Haiku name, that of the class by default.
       core: name of a memory, see `cores.CORES`; None for none.
       core_kwargs: keyword arguments of the core.
-      module_name: Haiku name, that of the class by default.
     """
     super().__init__(name=module_name)
-    self._make_torso = torso
     self._out_spec = out_spec
     self._head_w_init = initializers.truncated_normal(head_w_init_std)
     self._core = None
@@ -78,24 +76,27 @@ class AgentNet(hk.Module):
 
   def __call__(
     self,
-    observations: Any,
-    should_reset: types.Array,
+    inputs: Any,
+    should_reset: types.Array | None = None,
     actions: types.Array | None = None,
   ) -> dict[str, jax.Array]:
     """Applies the network.
 
     Args:
-      observations: tree of [T, B, ...] or [B, ...].
-      should_reset: [T, B] or [B], where the memory is cleared first.
+      inputs: observations, tree of [T, B, ...] or [B, ...].
+      should_reset: [T, B] or [B], where the memory is cleared first. None for
+        one step, [B], and no resets.
       actions: [T, B] or [B], the actions to predict for, or None for all.
 
     Returns:
       Name to [T, B, *spec.shape] or [B, *spec.shape], with an axis of actions
       before the spec's for the action model's if no actions are given.
     """
+    if should_reset is None:
+      should_reset = _no_resets(inputs, num_dims=1)
     shape = jnp.shape(should_reset)
     merge = lambda x: jnp.asarray(x).reshape(-1, *x.shape[len(shape) :])
-    embedding = self._embedding_pass(jax.tree.map(merge, observations))
+    embedding = self._embedding_pass(jax.tree.map(merge, inputs))
     if self._core is not None:
       embedding = self._core_pass(
         embedding.reshape(-1, shape[-1], embedding.shape[-1]),
@@ -108,10 +109,31 @@ class AgentNet(hk.Module):
       outs.update(self._action_model(embedding, actions))
     return {name: x.reshape(shape + x.shape[1:]) for name, x in outs.items()}
 
+  def unroll(
+    self,
+    inputs: Any,
+    should_reset: types.Array | None = None,
+    actions: types.Array | None = None,
+  ) -> dict[str, jax.Array]:
+    """Applies the network along a trajectory.
+
+    Args:
+      inputs: observations, tree of [T, B, ...].
+      should_reset: [T, B], where the memory is cleared first; None for nowhere.
+      actions: [T, B], the actions to predict for, or None for all.
+
+    Returns:
+      As of a call.
+    """
+    if should_reset is None:
+      should_reset = _no_resets(inputs, num_dims=2)
+    return self(inputs, should_reset, actions)
+
   # The two method names are part of the parameter names.
 
+  @abc.abstractmethod
   def _embedding_pass(self, observations: Any) -> jax.Array:
-    return self._make_torso()(observations)
+    """The torso: tree of [N, ...] to [N, D]."""
 
   def _head_pass(self, torso: jax.Array) -> dict[str, jax.Array]:
     outs = {}
@@ -129,14 +151,38 @@ class AgentNet(hk.Module):
     """[T, B, D] to [T, B, H]; the memory is part of the Haiku state."""
     assert self._core is not None
     initial: Any = self._core.initial_state(should_reset.shape[1])
-    state = hk.get_state('core', (), init=lambda *_: initial)
+    state: Any = hk.get_state('core', (), init=lambda *_: initial)
+    given, needed = jax.tree.map(jnp.shape, (state, initial))
+    if given != needed:
+      raise ValueError(
+        f'the state of the memory has shapes {given}, but {needed} are needed '
+        f'for a batch of {should_reset.shape[1]}'
+      )
     embedding, state = self._core(embedding, should_reset, state)
     hk.set_state('core', state)
     return embedding
 
 
-class MLP(AgentNet):
-  """An `AgentNet` with a ReLU torso on the flattened observation."""
+class AgentNet(MLPHeadNet):
+  """An `MLPHeadNet` around any torso."""
+
+  def __init__(self, torso: Callable[[], Any], *args: Any, **kwargs: Any):
+    """Initialises the network.
+
+    Args:
+      torso: makes the torso, see `torsos.py`.
+      *args: those of `MLPHeadNet`.
+      **kwargs: those of `MLPHeadNet`.
+    """
+    super().__init__(*args, **kwargs)
+    self._make_torso = torso
+
+  def _embedding_pass(self, observations: Any) -> jax.Array:
+    return self._make_torso()(observations)
+
+
+class MLP(MLPHeadNet):
+  """An `MLPHeadNet` with a ReLU torso on the flattened observation."""
 
   def __init__(
     self,
@@ -148,56 +194,76 @@ class MLP(AgentNet):
     model_arch_name: str | None = None,
     model_kwargs: Mapping[str, Any] | None = None,
     module_name: str | None = None,
-    **more: Any,
+    core: str | None = None,
+    core_kwargs: Mapping[str, Any] | None = None,
   ):
     """Initialises the network.
 
     Args:
-      out_spec: as of `AgentNet`.
+      out_spec: as of `MLPHeadNet`.
       dense: layer sizes of the torso; no activation after the last one.
-      action_spec: as of `AgentNet`.
-      head_w_init_std: as of `AgentNet`.
-      model_out_spec: as of `AgentNet`.
-      model_arch_name: as of `AgentNet`.
-      model_kwargs: as of `AgentNet`.
+      action_spec: as of `MLPHeadNet`.
+      head_w_init_std: as of `MLPHeadNet`.
+      model_out_spec: as of `MLPHeadNet`.
+      model_arch_name: as of `MLPHeadNet`.
+      model_kwargs: as of `MLPHeadNet`.
       module_name: Haiku name, `'mlp'` by default.
-      **more: other arguments of `AgentNet`.
+      core: as of `MLPHeadNet`.
+      core_kwargs: as of `MLPHeadNet`.
     """
     super().__init__(
-      lambda: torsos.mlp_torso(dense),
       out_spec,
       action_spec,
       head_w_init_std,
       model_out_spec,
       model_arch_name,
       model_kwargs,
-      module_name=module_name,
-      **more,
+      module_name,
+      core,
+      core_kwargs,
     )
+    self._dense = dense
+
+  def _embedding_pass(self, observations: Any) -> jax.Array:
+    return torsos.mlp_torso(self._dense)(observations)
+
+
+def _no_resets(inputs: Any, num_dims: int) -> jax.Array:
+  """Zeros of the leading dimensions of observations."""
+  return jnp.zeros(jnp.shape(jax.tree.leaves(inputs)[0])[:num_dims], bool)
 
 
 def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
   """Makes a network factory out of a class of Haiku modules.
 
   Args:
-    module: class of modules called with `(observations [..., B, ...],
-      should_reset [..., B], actions [..., B] or None)`, with and without a
-      leading axis of time. What they remember is Haiku state.
+    module: class of modules called with `(observations [B, ...], should_reset
+      [B], actions [B] or None)`. Its method `unroll` takes the same with a
+      leading axis of time; without one, trajectories too are for the call. What
+      the modules remember is Haiku state.
 
   Returns:
     A function from the module's constructor arguments to a `PolicyNetwork`.
   """
 
   def build(*args: Any, **kwargs: Any) -> types.PolicyNetwork:
-    net: Any = hk.without_apply_rng(
-      hk.transform_with_state(lambda *inputs: module(*args, **kwargs)(*inputs))
+    def pure(method: Callable[..., Any]) -> Any:
+      return hk.without_apply_rng(
+        hk.transform_with_state(
+          lambda *inputs: method(module(*args, **kwargs), *inputs)
+        )
+      )
+
+    one_step = pure(lambda net, *inputs: net(*inputs))
+    unroll = pure(
+      lambda net, *inputs: getattr(net, 'unroll', net.__call__)(*inputs)
     )
     return types.PolicyNetwork(
       # Compiled: initialising runs the whole network, one operation at a time.
-      init=jax.jit(net.init),
-      one_step=net.apply,
-      unroll=net.apply,
-      unroll_taken=net.apply,
+      init=jax.jit(one_step.init),
+      one_step=one_step.apply,
+      unroll=unroll.apply,
+      unroll_taken=unroll.apply,
     )
 
   return build
@@ -247,7 +313,7 @@ def get_network(
     precision: in which to compute, `'float32'` or e.g. `'bfloat16'`; parameters
       and outputs are float32 in any case. See `precision.get_policy`.
     **kwargs: passed to its constructor: those of the torso, and those of
-      `AgentNet`.
+      `MLPHeadNet`.
 
   Returns:
     Pure functions; see `types.PolicyNetwork`.
@@ -263,7 +329,7 @@ def _with_torso(name: str) -> Callable[..., types.PolicyNetwork]:
   """A network factory around a torso; its arguments are told apart by name."""
 
   def build(**kwargs: Any) -> types.PolicyNetwork:
-    signature = inspect.signature(AgentNet.__init__)
+    signature = inspect.signature(MLPHeadNet.__init__)
     net_kwargs = {k: v for k, v in kwargs.items() if k in signature.parameters}
     torso_kwargs = {k: v for k, v in kwargs.items() if k not in net_kwargs}
     net_kwargs.setdefault('module_name', name)

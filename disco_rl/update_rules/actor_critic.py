@@ -69,13 +69,21 @@ class ActorCritic(base.UpdateRule):
       jnp.zeros([]), decay=moving_average_decay, eps=moving_average_eps
     )
 
-  def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+  def flat_output_spec(
+    self, single_action_spec: types.ActionSpec
+  ) -> types.Specs:
     """`logits` [A] and `v` [bins or 1]."""
     size = self._num_bins if self._categorical_value else 1
     return dict(
-      logits=utils.get_logits_specs(action_spec),
+      logits=utils.get_logits_specs(single_action_spec),
       v=types.ArraySpec((size,), np.float32),
     )
+
+  def model_output_spec(
+    self, single_action_spec: types.ActionSpec
+  ) -> types.Specs:
+    """Nothing."""
+    return super().model_output_spec(single_action_spec)
 
   def init_meta_state(
     self, rng: chex.PRNGKey, params: types.AgentParams
@@ -96,7 +104,7 @@ class ActorCritic(base.UpdateRule):
     hyper_params: types.HyperParams,
     unroll_policy_fn: types.AgentUnrollFn,
     rng: chex.PRNGKey,
-    axis_name: Any | None,
+    axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
     """V-trace advantages and targets; see `base.UpdateRule`."""
     del meta_params, params, state, unroll_policy_fn, rng

@@ -11,6 +11,8 @@ from disco_rl import checks
 from disco_rl import types
 from disco_rl import utils
 
+ArraySpec = types.ArraySpec
+
 
 class UpdateRule(abc.ABC):
   """From a trajectory and an agent's predictions to a loss per step.
@@ -58,15 +60,11 @@ class UpdateRule(abc.ABC):
 
   def agent_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
     """All outputs an agent must have, without [B]; model ones are [A, ...]."""
-    flat = dict(self.flat_output_spec(action_spec))
-    num_actions = utils.get_num_actions_from_spec(action_spec)
-    model = utils.broadcast_specs(
-      dict(self.model_output_spec(action_spec)), num_actions
+    return get_agent_out_spec(
+      action_spec,
+      self.flat_output_spec(action_spec),
+      self.model_output_spec(action_spec),
     )
-    both = sorted(set(flat) & set(model))
-    if both:
-      raise ValueError(f'outputs {both} are both flat and per-action')
-    return {**flat, **model}
 
   @abc.abstractmethod
   def init_meta_state(
@@ -85,7 +83,7 @@ class UpdateRule(abc.ABC):
     hyper_params: types.HyperParams,
     unroll_policy_fn: types.AgentUnrollFn,
     rng: chex.PRNGKey,
-    axis_name: Any | None,
+    axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
     """Produces the targets of a trajectory.
 
@@ -235,6 +233,29 @@ class UpdateRule(abc.ABC):
           f'rollout.agent_out[{name!r}] must be [T+1, B] + '
           f'{list(spec.shape)}, got shape {given[name]}'
         )
+
+
+def get_agent_out_spec(
+  action_spec: types.ActionSpec,
+  flat_out_spec: types.Specs,
+  model_out_spec: types.Specs,
+) -> dict[str, ArraySpec]:
+  """Joins the two kinds of outputs an agent must have.
+
+  Args:
+    action_spec: scalar, discrete, int32; of A actions.
+    flat_out_spec: name to spec of what is predicted from an observation.
+    model_out_spec: name to spec of what is predicted for each action.
+
+  Returns:
+    Name to spec, those for each action [A, ...]; all without [B].
+  """
+  both = sorted(set(flat_out_spec) & set(model_out_spec))
+  if both:
+    raise ValueError(f'outputs {both} are both flat and per-action')
+  num_actions = utils.get_num_actions_from_spec(action_spec)
+  per_action = utils.broadcast_specs(dict(model_out_spec), num_actions)
+  return {**flat_out_spec, **per_action}
 
 
 def inputs_from_rollout(

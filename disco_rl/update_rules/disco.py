@@ -112,18 +112,22 @@ class DiscoUpdateRule(base.UpdateRule):
         'that one'
       )
 
-  def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+  def flat_output_spec(
+    self, single_action_spec: types.ActionSpec
+  ) -> types.Specs:
     """`logits` [A] and `y` [Y]."""
     return dict(
-      logits=utils.get_logits_specs(action_spec),
+      logits=utils.get_logits_specs(single_action_spec),
       y=types.ArraySpec((self._prediction_size,), np.float32),
     )
 
-  def model_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+  def model_output_spec(
+    self, single_action_spec: types.ActionSpec
+  ) -> types.Specs:
     """For each action: `z` [Y], `aux_pi` [A], `q` [bins]."""
     return dict(
       z=types.ArraySpec((self._prediction_size,), np.float32),
-      aux_pi=utils.get_logits_specs(action_spec),
+      aux_pi=utils.get_logits_specs(single_action_spec),
       q=types.ArraySpec((self._num_bins,), np.float32),
     )
 
@@ -148,7 +152,7 @@ class DiscoUpdateRule(base.UpdateRule):
     hyper_params: types.HyperParams,
     unroll_policy_fn: types.AgentUnrollFn,
     rng: chex.PRNGKey,
-    axis_name: Any | None,
+    axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
     """Targets π̂, ŷ, ẑ and Retrace's; see `base.UpdateRule`."""
     del rng

@@ -1,9 +1,8 @@
 """How the meta-network sees its inputs: paths into them, and transforms.
 
-A transform is called as `(x, actions [T, B], policy [T+1, B, A], axis_name)`,
-with x of shape [T or T+1, B, ...]. `TRANSFORMS` maps a name to a factory of
-transforms; the one that keeps statistics (`normalize`) must be built and called
-inside a Haiku transform.
+`TRANSFORMS` maps a name to a factory of transforms (`InputTransform`); the one
+that keeps statistics (`normalize`) must be built and called inside a Haiku
+transform.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,23 +16,60 @@ import rlax
 from disco_rl import types
 from disco_rl import utils
 
-# (x, actions [T, B], policy [T+1, B, A], axis_name) -> transformed x
-Transform = Callable[[types.Array, types.Array, types.Array, Any], jax.Array]
 
+class InputTransform:
+  """What is done to one input of the meta-network; subclasses say what."""
 
-def _elementwise(fn: Callable[[jax.Array], jax.Array]) -> Any:
-  """Factory of a transform that needs nothing but x."""
-
-  def transform(
-    x: types.Array, actions: types.Array, policy: types.Array, axis_name: Any
+  def __call__(
+    self,
+    x: types.Array,
+    actions: types.Array,
+    policy: types.Array,
+    axis: Any | None,
   ) -> jax.Array:
-    del actions, policy, axis_name
-    return fn(jnp.asarray(x))
+    """Transforms an input.
 
-  return lambda: transform
+    Args:
+      x: [T or T+1, B, ...].
+      actions: [T, B], int, those that were taken.
+      policy: [T+1, B, A], probabilities.
+      axis: name of the axis (or axes) to average statistics over, or None.
+
+    Returns:
+      [T or T+1, B, ...].
+    """
+    raise NotImplementedError(f'{type(self).__name__} has no __call__')
 
 
-def _td_pair(x: jax.Array) -> jax.Array:
+def tx_factory(
+  tx_call: Callable[[jax.Array], jax.Array],
+) -> Callable[[], InputTransform]:
+  """Makes a factory of transforms that need nothing but x.
+
+  Args:
+    tx_call: from x to the transformed x.
+
+  Returns:
+    A subclass of `InputTransform`.
+  """
+
+  class Transform(InputTransform):
+    """Applies `tx_call`."""
+
+    def __call__(
+      self,
+      x: types.Array,
+      actions: types.Array,
+      policy: types.Array,
+      axis: Any | None,
+    ) -> jax.Array:
+      del actions, policy, axis
+      return tx_call(jnp.asarray(x))
+
+  return Transform
+
+
+def td_pair(x: jax.Array) -> jax.Array:
   """Each step together with the next one, [T+1, ..., C] to [T, ..., 2C]."""
   return jnp.concatenate([x[:-1], x[1:]], axis=-1)
 
@@ -42,85 +78,146 @@ def _sign_log(x: jax.Array) -> jax.Array:
   return jnp.sign(x) * jnp.log1p(jnp.abs(x))
 
 
-def _select_a(
-  x: types.Array, actions: types.Array, policy: types.Array, axis_name: Any
-) -> jax.Array:
-  """The row of the taken action, [T, B, A, ...] to [T, B, ...]."""
-  del policy, axis_name
-  return utils.batch_lookup(x, actions)
+class SelectByAction(InputTransform):
+  """Picks the row of the taken action."""
+
+  def __call__(
+    self,
+    x: types.Array,
+    actions: types.Array,
+    policy: types.Array,
+    axis: Any | None,
+  ) -> jax.Array:
+    """[T, B, A, ...] to [T, B, ...]."""
+    del policy, axis
+    return utils.batch_lookup(x, actions)
 
 
-def _pi_weighted_avg(
-  x: types.Array, actions: types.Array, policy: types.Array, axis_name: Any
-) -> jax.Array:
-  """The policy's expectation, [T+1, B, A, ...] to [T+1, B, ...]."""
-  del actions, axis_name
-  weights = policy.reshape(policy.shape + (1,) * (x.ndim - policy.ndim))
-  return jnp.sum(x * weights, axis=2)
+class PiWeightedAvg(InputTransform):
+  """Takes the policy's expectation over actions."""
+
+  def __call__(
+    self,
+    x: types.Array,
+    actions: types.Array,
+    policy: types.Array,
+    axis: Any | None,
+  ) -> jax.Array:
+    """[T+1, B, A, ...] to [T+1, B, ...]."""
+    del actions, axis
+    weights = policy.reshape(policy.shape + (1,) * (x.ndim - policy.ndim))
+    return jnp.sum(x * weights, axis=2)
 
 
-class Normalize(hk.Module):
-  """Normalises each channel by its moving mean and variance.
+class EmaNorm(hk.Module):
+  """Normalises by moving averages of mean and second moment.
 
-  The statistics are over time and batch (and the named axis), and are updated
-  by every call before they are used.
+  They are debiased, and updated by every call before they are used: the output
+  is `(x - μ) / (√(v + eps_root) + eps)` with `v = max(0, m₂ - μ²)`.
+
+  Attributes:
+    axis: axes the statistics are over; None for all but that of channels.
+    channel_index: index of the axis of channels.
+    cross_replica_axis: name of the axis (or axes) to average the statistics
+      over too, or None.
+    cross_replica_axis_index_groups: groups of devices within it, or None.
+    eps: added to the standard deviation.
+    eps_root: added to the variance.
+    m1_ema: moving average of the mean.
+    m2_ema: moving average of the second moment.
   """
 
   def __init__(
     self,
-    decay: float = 0.99,
+    decay_rate: float,
     eps: float = 1e-6,
-    root_eps: float = 1e-12,
-    name: str = 'normalize',
+    eps_root: float = 1e-12,
+    axis: Sequence[int] | None = None,
+    cross_replica_axis: Any | None = None,
+    cross_replica_axis_index_groups: Sequence[Sequence[int]] | None = None,
+    data_format: str = 'channels_last',
+    name: str | None = None,
   ):
+    """Initialises the averages.
+
+    Args:
+      decay_rate: of both moving averages.
+      eps: see the attribute; all others likewise.
+      eps_root: under the root.
+      axis: axes to reduce.
+      cross_replica_axis: named axis.
+      cross_replica_axis_index_groups: groups within the named axis.
+      data_format: where channels are, `'channels_last'` or `'channels_first'`.
+      name: Haiku name.
+    """
     super().__init__(name=name)
-    self._decay = decay
-    self._eps = eps
-    self._root_eps = root_eps
+    if cross_replica_axis is None and cross_replica_axis_index_groups:
+      raise ValueError(
+        'cross_replica_axis_index_groups needs a cross_replica_axis'
+      )
+    self.axis = axis
+    self.channel_index = hk.get_channel_index(data_format)
+    self.cross_replica_axis = cross_replica_axis
+    self.cross_replica_axis_index_groups = cross_replica_axis_index_groups
+    self.eps = eps
+    self.eps_root = eps_root
+    self.m1_ema = hk.ExponentialMovingAverage(decay_rate, name='m1_ema')
+    self.m2_ema = hk.ExponentialMovingAverage(decay_rate, name='m2_ema')
+
+  def __call__(self, inputs: types.Array) -> jax.Array:
+    """Updates the statistics and normalises, keeping the shape."""
+    x = jnp.asarray(inputs)
+    axis = self.axis
+    if axis is None:
+      channels = self.channel_index % x.ndim
+      axis = [i for i in range(x.ndim) if i != channels]
+    moments = tuple(
+      jnp.mean(power, axis=tuple(axis), keepdims=True)
+      for power in (x, jnp.square(x))
+    )
+    if self.cross_replica_axis is not None:
+      moments = jax.lax.pmean(
+        moments,
+        self.cross_replica_axis,
+        axis_index_groups=self.cross_replica_axis_index_groups,
+      )
+    mean, second_moment = self.m1_ema(moments[0]), self.m2_ema(moments[1])
+    variance = jnp.maximum(0.0, second_moment - jnp.square(mean))
+    return (x - mean) / (jnp.sqrt(variance + self.eps_root) + self.eps)
+
+
+class Normalize(InputTransform, hk.Module):
+  """Normalises each channel by its moving mean and variance.
+
+  The statistics are over time and batch, and over the named axis.
+  """
 
   def __call__(
     self,
-    x: types.Array,  # [T, B, ...]
+    x: types.Array,
     actions: types.Array,
     policy: types.Array,
-    axis_name: Any,
+    axis: Any | None,
   ) -> jax.Array:
     """Updates the statistics and normalises x, keeping its shape."""
     del actions, policy
-    x = jnp.asarray(x)
-    batch_moments = jnp.stack(
-      [jnp.mean(x, axis=(0, 1)), jnp.mean(jnp.square(x), axis=(0, 1))]
-    )
-    if axis_name is not None:
-      batch_moments = jax.lax.pmean(batch_moments, axis_name)
-    moments = hk.get_state(
-      'moments', batch_moments.shape, batch_moments.dtype, init=jnp.zeros
-    )
-    decay_product = hk.get_state('decay_product', (), init=jnp.ones)
-    moments = self._decay * moments + (1 - self._decay) * batch_moments
-    decay_product = decay_product * self._decay
-    hk.set_state('moments', moments)
-    hk.set_state('decay_product', decay_product)
-
-    mean, second_moment = moments / (1 - decay_product)
-    variance = jnp.maximum(0.0, second_moment - jnp.square(mean))
-    return (x - mean) / (jnp.sqrt(variance + self._root_eps) + self._eps)
+    return EmaNorm(decay_rate=0.99, axis=(0, 1), cross_replica_axis=axis)(x)
 
 
-TRANSFORMS: dict[str, Callable[[], Transform]] = {
-  'identity': _elementwise(lambda x: x),
-  'softmax': _elementwise(jax.nn.softmax),
-  'max_a': _elementwise(lambda x: jnp.max(x, axis=2)),
-  'stop_grad': _elementwise(jax.lax.stop_gradient),
-  'clip': _elementwise(lambda x: jnp.clip(x, -2.0, 2.0)),
-  'sign': _elementwise(jnp.sign),
-  'drop_last': _elementwise(lambda x: x[:-1]),
-  'td_pair': _elementwise(_td_pair),
-  'sign_log': _elementwise(_sign_log),
-  'sign_hyp': _elementwise(rlax.signed_hyperbolic),
-  'masks_to_discounts': _elementwise(lambda x: 1.0 - x),
-  'select_a': lambda: _select_a,
-  'pi_weighted_avg': lambda: _pi_weighted_avg,
+TRANSFORMS: dict[str, Callable[[], InputTransform]] = {
+  'identity': tx_factory(lambda x: x),
+  'softmax': tx_factory(jax.nn.softmax),
+  'max_a': tx_factory(lambda x: jnp.max(x, axis=2)),
+  'stop_grad': tx_factory(jax.lax.stop_gradient),
+  'clip': tx_factory(lambda x: jnp.clip(x, -2.0, 2.0)),
+  'sign': tx_factory(jnp.sign),
+  'drop_last': tx_factory(lambda x: x[:-1]),
+  'td_pair': tx_factory(td_pair),
+  'sign_log': tx_factory(_sign_log),
+  'sign_hyp': tx_factory(rlax.signed_hyperbolic),
+  'masks_to_discounts': tx_factory(lambda x: 1.0 - x),
+  'select_a': SelectByAction,
+  'pi_weighted_avg': PiWeightedAvg,
   'normalize': Normalize,
 }
 
@@ -168,7 +265,7 @@ def get_source(inputs: types.UpdateRuleInputs, path: str) -> jax.Array:
 
 def get_transform(
   name: str, networks: dict[str, Callable[[jax.Array], jax.Array]]
-) -> Transform:
+) -> InputTransform:
   """Builds the transform called `name`.
 
   Args:
@@ -178,7 +275,7 @@ def get_transform(
   Returns:
     The transform.
   """
-  factories = TRANSFORMS | {k: _elementwise(v) for k, v in networks.items()}
+  factories = TRANSFORMS | {k: tx_factory(v) for k, v in networks.items()}
   return utils.lookup(factories, name, 'input transform', KeyError)()
 
 

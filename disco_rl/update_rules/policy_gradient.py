@@ -22,6 +22,10 @@ class PolicyGradientUpdate(base.UpdateRule):
     entropy_cost: float = 0.01,
     normalize_adv: bool = True,
     pg_cost: float = 1.0,
+    kl_prior_cost: float = 0.5,
+    p_actor_prior: float = 0.03,
+    p_uniform_prior: float = 0.003,
+    target_params_coeff: float = 0.1,
   ):
     """Initialises the rule.
 
@@ -29,14 +33,27 @@ class PolicyGradientUpdate(base.UpdateRule):
       entropy_cost: weight of the negative entropy.
       normalize_adv: use `value_out.normalized_adv` instead of `adv`.
       pg_cost: weight of the policy-gradient loss.
+      kl_prior_cost: accepted as published, not used.
+      p_actor_prior: accepted as published, not used.
+      p_uniform_prior: accepted as published, not used.
+      target_params_coeff: accepted as published, not used.
     """
+    del kl_prior_cost, p_actor_prior, p_uniform_prior, target_params_coeff
     self._entropy_cost = entropy_cost
     self._normalize_adv = normalize_adv
     self._pg_cost = pg_cost
 
-  def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
+  def flat_output_spec(
+    self, single_action_spec: types.ActionSpec
+  ) -> types.Specs:
     """`logits` [A]."""
-    return dict(logits=utils.get_logits_specs(action_spec))
+    return dict(logits=utils.get_logits_specs(single_action_spec))
+
+  def model_output_spec(
+    self, single_action_spec: types.ActionSpec
+  ) -> types.Specs:
+    """Nothing."""
+    return super().model_output_spec(single_action_spec)
 
   def init_meta_state(
     self, rng: chex.PRNGKey, params: types.AgentParams
@@ -55,7 +72,7 @@ class PolicyGradientUpdate(base.UpdateRule):
     hyper_params: types.HyperParams,
     unroll_policy_fn: types.AgentUnrollFn,
     rng: chex.PRNGKey,
-    axis_name: Any | None,
+    axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
     """The advantages, as `pi` [T, B]; see `base.UpdateRule`."""
     del meta_params, params, state, unroll_policy_fn, rng, axis_name

@@ -19,6 +19,11 @@ class ValueFunction:
 
   It is no part of the rule: it only measures, when η is trained, how much
   better an action was than expected.
+
+  Attributes:
+    config: its settings.
+    axis_name: axis (or axes) over which gradients and statistics are averaged,
+      or None.
   """
 
   def __init__(self, config: types.ValueFnConfig, axis_name: Any | None):
@@ -29,8 +34,8 @@ class ValueFunction:
       axis_name: axis (or axes) over which gradients and statistics are
         averaged, or None.
     """
-    self._config = config
-    self._axis_name = axis_name
+    self.config = config
+    self.axis_name = axis_name
     self._network = nets.get_network(
       config.net,
       out_spec={'value': types.ArraySpec((1,), jnp.float32)},
@@ -118,15 +123,15 @@ class ValueFunction:
         nonlinear_transform=False,
         categorical_value=False,
       )
-      loss = self._config.outer_value_cost * jnp.mean(loss)
+      loss = self.config.outer_value_cost * jnp.mean(loss)
       return loss, (value_outs, adv_ema_state, td_ema_state)
 
     (loss, aux), grads = jax.value_and_grad(loss_fn, has_aux=True)(
       value_state.params
     )
     value_outs, adv_ema_state, td_ema_state = aux
-    if self._axis_name is not None:
-      grads = jax.lax.pmean(grads, self._axis_name)
+    if self.axis_name is not None:
+      grads = jax.lax.pmean(grads, self.axis_name)
     updates, opt_state = self._optimizer.update(
       grads, value_state.opt_state, value_state.params
     )
@@ -164,13 +169,13 @@ class ValueFunction:
       target_q_net_out=None,
       rollout=rollout,
       pi_logits=target_logits,
-      discount=self._config.discount_factor,
-      lambda_=self._config.td_lambda,
+      discount=self.config.discount_factor,
+      lambda_=self.config.td_lambda,
       nonlinear_transform=True,
       adv_ema_state=value_state.adv_ema_state,
       adv_ema_fn=self._ema,
       td_ema_state=value_state.td_ema_state,
       td_ema_fn=self._ema,
-      axis_name=self._axis_name,
+      axis_name=self.axis_name,
     )
     return value_outs, outs['value'], adv_ema_state, td_ema_state

@@ -20,6 +20,9 @@ from disco_rl import utils
 
 Rollout = types.ActorRollout | types.UpdateRuleInputs
 
+DEFAULT_DISCOUNT = 0.997  # γ of the published settings.
+DEFAULT_TD_LAMBDA = 0.95
+
 
 def get_value_outs(
   value_net_out: types.Array | None,
@@ -29,7 +32,7 @@ def get_value_outs(
   rollout: Rollout,
   pi_logits: types.Array,
   discount: chex.Numeric,
-  lambda_: chex.Numeric = 0.95,
+  lambda_: chex.Numeric = DEFAULT_TD_LAMBDA,
   nonlinear_transform: bool = False,
   categorical_value: bool = False,
   max_abs_value: float | None = None,
@@ -70,15 +73,21 @@ def get_value_outs(
   for state, fn in ((adv_ema_state, adv_ema_fn), (td_ema_state, td_ema_fn)):
     if (state is None) != (fn is None):
       raise ValueError('a moving average needs both its state and its function')
-  values, target_values, q_values, target_q_values = get_values_from_net_outs(
+  values, q_values = extract_scalar_values_from_net_out(
     value_net_out,
     q_net_out,
-    target_value_net_out,
-    target_q_net_out,
     pi_logits,
-    nonlinear_transform,
     categorical_value,
     max_abs_value,
+    nonlinear_transform,
+  )
+  target_values, target_q_values = extract_scalar_values_from_net_out(
+    value_net_out if target_value_net_out is None else target_value_net_out,
+    q_net_out if target_q_net_out is None else target_q_net_out,
+    pi_logits,
+    categorical_value,
+    max_abs_value,
+    nonlinear_transform,
   )
   mu_logits, rewards, discounts = _experience(rollout, drop_last)
   actions = jnp.asarray(rollout.actions)[:-1]
@@ -93,18 +102,19 @@ def get_value_outs(
 
   if q_values is None:
     outs = estimate_values(
-      values, target_values, rewards, discount * discounts, rho, lambda_
+      rewards, actions, discounts, rho, values, target_values, discount, lambda_
     )
   else:
     outs = estimate_q_values(
+      rewards,
+      actions,
+      discounts,
+      rho,
       values,
       target_values,
       q_values,
       target_q_values,
-      actions,
-      rewards,
-      discount * discounts,
-      rho,
+      discount,
       lambda_,
     )
 
@@ -118,26 +128,31 @@ def get_value_outs(
 
 
 def estimate_values(
+  rewards: types.Array,
+  actions: types.Array,
+  env_discounts: types.Array,
+  rho: types.Array,
   values: types.Array,
   target_values: types.Array,
-  rewards: types.Array,
-  discounts: types.Array,
-  rho: types.Array,
-  lambda_: chex.Numeric,
+  discount: chex.Numeric = DEFAULT_DISCOUNT,
+  lambda_: chex.Numeric = DEFAULT_TD_LAMBDA,
 ) -> types.ValueOuts:
   """V-trace targets and advantages from state values.
 
   Args:
+    rewards: [T, B]
+    actions: [T, B]; not used, all that matters of them is in `rho`.
+    env_discounts: [T, B], 0 where an episode ended, else 1.
+    rho: [T, B], π(a)/μ(a).
     values: [T+1, B], V of the online network.
     target_values: [T+1, B], V the targets are made of.
-    rewards: [T, B]
-    discounts: [T, B], γ times the environment's discount.
-    rho: [T, B], π(a)/μ(a).
+    discount: γ.
     lambda_: λ of the traces.
 
   Returns:
     The outputs, with zeros for action values and for normalised fields.
   """
+  del actions
   vtrace = jax.vmap(
     rlax.vtrace_td_error_and_advantage,
     in_axes=(1, 1, 1, 1, 1, None),
@@ -146,7 +161,7 @@ def estimate_values(
     target_values[:-1],
     target_values[1:],
     rewards,
-    discounts,
+    discount * env_discounts,
     rho,
     jnp.asarray(lambda_, jnp.float32),
   )
@@ -172,15 +187,16 @@ def estimate_values(
 
 
 def estimate_q_values(
+  rewards: types.Array,
+  actions: types.Array,
+  env_discounts: types.Array,
+  rho: types.Array,
   values: types.Array,
   target_values: types.Array,
   q_values: types.Array,
   target_q_values: types.Array,
-  actions: types.Array,
-  rewards: types.Array,
-  discounts: types.Array,
-  rho: types.Array,
-  lambda_: chex.Numeric,
+  discount: chex.Numeric = DEFAULT_DISCOUNT,
+  lambda_: chex.Numeric = DEFAULT_TD_LAMBDA,
 ) -> types.ValueOuts:
   """Retrace targets and advantages from action values.
 
@@ -188,14 +204,15 @@ def estimate_q_values(
   coefficients `c = λ·min(ρ, 1)`.
 
   Args:
+    rewards: [T, B]
+    actions: [T, B], int.
+    env_discounts: [T, B], 0 where an episode ended, else 1.
+    rho: [T, B], π(a)/μ(a).
     values: [T+1, B], V of the online network.
     target_values: [T+1, B], V the targets are made of.
     q_values: [T+1, B, A], Q of the online network.
     target_q_values: [T+1, B, A], Q the targets are made of.
-    actions: [T, B], int.
-    rewards: [T, B]
-    discounts: [T, B], γ times the environment's discount.
-    rho: [T, B], π(a)/μ(a).
+    discount: γ.
     lambda_: λ of the traces.
 
   Returns:
@@ -215,7 +232,7 @@ def estimate_q_values(
     target_q_a,
     target_values,
     prepend_zero(rewards),
-    prepend_zero(discounts),
+    prepend_zero(discount * env_discounts),
     lambda_ * clipped_rho,
   )
   q_target = jax.lax.stop_gradient(returns[1:])
@@ -243,30 +260,26 @@ def estimate_q_values(
   )
 
 
-def get_values_from_net_outs(
+def extract_scalar_values_from_net_out(
   value_net_out: types.Array | None,
   q_net_out: types.Array | None,
-  target_value_net_out: types.Array | None,
-  target_q_net_out: types.Array | None,
   pi_logits: types.Array,
-  nonlinear_transform: bool = False,
-  categorical_value: bool = False,
-  max_abs_value: float | None = None,
-) -> tuple[jax.Array, jax.Array, Any, Any]:
-  """Scalar values of the online and target networks.
+  categorical_value: bool,
+  max_abs_value: float | None,
+  nonlinear_transform: bool,
+) -> tuple[Any, Any]:
+  """Scalar state values and action values of a network.
 
   Args:
     value_net_out: [T+1, B, bins or 1] or None: then V = Σₐ π(a) Q(a).
-    q_net_out: [T+1, B, A, bins or 1] or None.
-    target_value_net_out: as `value_net_out`; None for the online values.
-    target_q_net_out: as `q_net_out`; None for the online values.
+    q_net_out: [T+1, B, A, bins or 1] or None, but not both.
     pi_logits: [T+1, B, A], the policy π.
-    nonlinear_transform: whether the network predicts h(value).
     categorical_value: whether the network predicts a distribution.
     max_abs_value: the distribution's support is ± this.
+    nonlinear_transform: whether the network predicts h(value).
 
   Returns:
-    V [T+1, B], target V, Q [T+1, B, A] or None, target Q or None.
+    V [T+1, B], and Q [T+1, B, A] or None.
   """
   if value_net_out is None and q_net_out is None:
     raise ValueError('a value or an action-value network output is needed')
@@ -274,41 +287,38 @@ def get_values_from_net_outs(
   def scalar(net_out: types.Array | None) -> Any:
     if net_out is None:
       return None
-    return extract_scalar_values_from_net_out(
-      net_out, nonlinear_transform, categorical_value, max_abs_value
+    return get_values_from_net_outs(
+      net_out, categorical_value, max_abs_value, nonlinear_transform
     )
 
-  def expected(q: jax.Array | None) -> Any:
-    if q is None:
-      return None
-    return jnp.sum(jax.nn.softmax(pi_logits) * q, axis=-1)
-
   q_values = scalar(q_net_out)
-  target_q_values = scalar(
-    q_net_out if target_q_net_out is None else target_q_net_out
-  )
-  if value_net_out is None:
-    values, target_values = expected(q_values), expected(target_q_values)
-  else:
-    values = scalar(value_net_out)
-    target_values = values
-  if target_value_net_out is not None:
-    target_values = scalar(target_value_net_out)
-  return values, target_values, q_values, target_q_values
+  if value_net_out is not None:
+    return scalar(value_net_out), q_values
+  return jnp.sum(jax.nn.softmax(pi_logits) * q_values, axis=-1), q_values
 
 
-def extract_scalar_values_from_net_out(
-  net_out: types.Array,
-  nonlinear_transform: bool = False,
-  categorical_value: bool = False,
-  max_abs_value: float | None = None,
+def get_values_from_net_outs(
+  x: types.Array,
+  categorical_value: bool,
+  max_abs_value: float | None,
+  nonlinear_transform: bool,
 ) -> jax.Array:
-  """Network output to values, [..., bins or 1] to [...]."""
+  """Converts a network's output to values.
+
+  Args:
+    x: [..., bins or 1].
+    categorical_value: whether it is a distribution.
+    max_abs_value: the distribution's support is ± this.
+    nonlinear_transform: whether it is h(value).
+
+  Returns:
+    [...], the values.
+  """
   checked_max_abs_value(max_abs_value, categorical_value)
   if categorical_value:
-    values = value_logits_to_scalar(net_out, max_abs_value)
+    values = value_logits_to_scalar(x, max_abs_value)
   else:
-    values = jnp.squeeze(jnp.asarray(net_out), axis=-1)
+    values = jnp.squeeze(jnp.asarray(x), axis=-1)
   return rlax.signed_parabolic(values) if nonlinear_transform else values
 
 
@@ -349,16 +359,16 @@ def checked_num_bins(num_bins: int) -> int:
 
 
 def value_logits_to_scalar(
-  logits: types.Array, max_abs_value: float | None
+  value_logits: types.Array, max_abs_value: float | None
 ) -> jax.Array:
   """Expectation of a categorical value, [..., bins] to [...]."""
   limit = checked_max_abs_value(max_abs_value)
-  support = jnp.linspace(-limit, limit, logits.shape[-1])
-  return jnp.sum(jax.nn.softmax(logits) * support, axis=-1)
+  support = jnp.linspace(-limit, limit, value_logits.shape[-1])
+  return jnp.sum(jax.nn.softmax(value_logits) * support, axis=-1)
 
 
 def scalar_to_categorical_value(
-  value: types.Array, max_abs_value: float | None, num_bins: int
+  num_bins: int, value: types.Array, max_abs_value: float | None
 ) -> jax.Array:
   """2-hot encoding of values, [...] to [..., bins]; values are clipped."""
   limit = checked_max_abs_value(max_abs_value)
@@ -368,8 +378,8 @@ def scalar_to_categorical_value(
 def value_loss_from_target(
   value_net_out: types.Array,
   value_target: types.Array,
-  nonlinear_transform: bool,
-  categorical_value: bool,
+  nonlinear_transform: bool = False,
+  categorical_value: bool = False,
   max_abs_value: float | None = None,
 ) -> jax.Array:
   """Loss that moves a network's value towards a target.
@@ -391,7 +401,7 @@ def value_loss_from_target(
     value_target = rlax.signed_hyperbolic(value_target)
   if categorical_value:
     two_hot = scalar_to_categorical_value(
-      value_target, max_abs_value, value_net_out.shape[-1]
+      value_net_out.shape[-1], value_target, max_abs_value
     )
     return -jnp.sum(two_hot * jax.nn.log_softmax(value_net_out), axis=-1)
   return 0.5 * jnp.square(value_net_out.squeeze(-1) - value_target)
@@ -400,8 +410,8 @@ def value_loss_from_target(
 def value_loss_from_td(
   value_net_out: types.Array,
   td: types.Array,
-  nonlinear_transform: bool,
-  categorical_value: bool,
+  nonlinear_transform: bool = False,
+  categorical_value: bool = False,
   max_abs_value: float | None = None,
 ) -> jax.Array:
   """Loss that moves a network's value by a TD error.
@@ -416,8 +426,8 @@ def value_loss_from_td(
   Returns:
     [...], the loss towards the fixed target `value + td`.
   """
-  value = extract_scalar_values_from_net_out(
-    value_net_out, nonlinear_transform, categorical_value, max_abs_value
+  value = get_values_from_net_outs(
+    value_net_out, categorical_value, max_abs_value, nonlinear_transform
   )
   return value_loss_from_target(
     value_net_out,

@@ -6,17 +6,20 @@ from typing import Any
 import chex
 import dm_env
 import jax
+from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments.wrappers import single_stream_env
 
+UnusedEnvState = base.UnusedEnvState
+
 
 class StreamBatch(base.Environment):
   """Steps B streams on the host one after another.
 
-  The streams keep their own state, so the `states` passed around are None.
+  The streams keep their own state, so the one passed around is empty.
   """
 
   def __init__(self, streams: Sequence[Any]):
@@ -38,31 +41,33 @@ class StreamBatch(base.Environment):
     return self._streams[0].single_action_spec()
 
   def reset(
-    self, rng: chex.PRNGKey | None
-  ) -> tuple[None, types.EnvironmentTimestep]:
-    """Starts a new episode in every stream; `rng` is not used."""
-    return None, _stack([stream.reset(rng)[1] for stream in self._streams])
+    self, rng_key: chex.PRNGKey | None
+  ) -> tuple[UnusedEnvState, types.EnvironmentTimestep]:
+    """Starts a new episode in every stream; `rng_key` is not used."""
+    timesteps = [stream.reset(rng_key)[1] for stream in self._streams]
+    return UnusedEnvState(), _stack(timesteps)
 
   def step(
-    self, states: None, actions: types.Array
-  ) -> tuple[None, types.EnvironmentTimestep]:
+    self, state: Any, actions: types.Array
+  ) -> tuple[UnusedEnvState, types.EnvironmentTimestep]:
     """Steps every stream with its own action of `actions` [B]."""
     actions = base.check_actions(actions, self.batch_size)
     timesteps = [
-      stream.step(states, action)[1]
+      stream.step(state, action)[1]
       for stream, action in zip(self._streams, actions, strict=True)
     ]
-    return states, _stack(timesteps)
+    return UnusedEnvState(), _stack(timesteps)
 
   def snapshot(self) -> Any:
     """One snapshot per stream, or None if a stream has none."""
     snapshots = [stream.snapshot() for stream in self._streams]
     return None if any(s is None for s in snapshots) else snapshots
 
-  def restore(self, snapshot: Any) -> None:
+  def restore(self, snapshot: Any) -> UnusedEnvState:
     """Puts every stream back."""
     for stream, part in zip(self._streams, snapshot, strict=True):
       stream.restore(part)
+    return UnusedEnvState()
 
   def close(self) -> None:
     """Closes every stream."""
@@ -85,24 +90,32 @@ class BatchedSingleStreamEnvironment(StreamBatch):
     """Builds the streams.
 
     Args:
-      env_class: called with the settings and a `seed` of its own for each
-        stream.
+      env_class: takes the settings as one object, or each as a keyword
+        argument; called once for each stream.
       batch_size: B, the number of streams.
-      env_settings: keyword arguments of `env_class`, and `random_seed`, from
-        which the streams' seeds are drawn.
+      env_settings: a mapping with a `random_seed`, from which the streams'
+        seeds are drawn: each has its own in its copy of the settings.
     """
     base.check_batch_size(batch_size)
-    kwargs = dict(env_settings)
+    if 'random_seed' not in env_settings:
+      raise ValueError(
+        'a batch of environments needs a random_seed in env_settings, got '
+        f'{sorted(env_settings)}'
+      )
     seeds = jax.random.randint(
-      jax.random.PRNGKey(kwargs.pop('random_seed')),
+      jax.random.PRNGKey(env_settings['random_seed']),
       (batch_size,),
       0,
       np.iinfo(np.int32).max,
     )
+    own_settings = [
+      config_dict.ConfigDict({**env_settings, 'random_seed': int(seed)})
+      for seed in seeds
+    ]
     super().__init__(
       [
-        single_stream_env.SingleStreamEnv(env_class(seed=int(seed), **kwargs))
-        for seed in seeds
+        single_stream_env.SingleStreamEnv(base.from_settings(env_class, own))
+        for own in own_settings
       ]
     )
 

@@ -1,6 +1,6 @@
 """Batches of pure-JAX environments."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import chex
 import dm_env
@@ -11,6 +11,8 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
+
+_STEP_KEY = 2  # `jax.random.split` makes 0 and 1.
 
 
 class SingleStreamJittable(Protocol):
@@ -37,11 +39,12 @@ class SingleStreamJittable(Protocol):
     """The reward for arriving in this state."""
 
 
-class StreamState(NamedTuple):
+@types.chex_dataclass(frozen=True)
+class EnvState(types.Record):
   """The state of every stream, leaves [B, ...]."""
 
+  state: Any
   rng: chex.PRNGKey
-  env_state: Any
 
 
 class BatchedJittableEnvironment(base.Environment):
@@ -49,7 +52,8 @@ class BatchedJittableEnvironment(base.Environment):
 
   `step` and `reset` are pure and can be jitted, vmapped and scanned over.
   Streams differ only by their random key; each step splits it into the one
-  that is carried on and the one that is used now.
+  that is carried on and the one that is used now, by the reset; `step` gets a
+  third of its own.
   """
 
   is_jittable = True
@@ -58,12 +62,15 @@ class BatchedJittableEnvironment(base.Environment):
     """Builds the environment.
 
     Args:
-      env_class: called with `env_settings`, makes a `SingleStreamJittable`.
+      env_class: makes a `SingleStreamJittable`; takes the settings as one
+        object, or each as a keyword argument.
       batch_size: B, the number of streams.
-      env_settings: its settings.
+      env_settings: its settings, a mapping.
     """
     super().__init__(batch_size)
-    self._env: SingleStreamJittable = env_class(env_settings)
+    self._env: SingleStreamJittable = base.from_settings(
+      env_class, env_settings
+    )
 
   def single_observation_spec(self) -> types.SpecsTree:
     """`{'observation': ...}`, though timesteps carry the bare array."""
@@ -80,20 +87,21 @@ class BatchedJittableEnvironment(base.Environment):
     )
 
   def reset(
-    self, rng: chex.PRNGKey
-  ) -> tuple[StreamState, types.EnvironmentTimestep]:
-    """Starts every stream anew; `rng` is split into one key per stream."""
-    return jax.vmap(self._reset_stream)(jax.random.split(rng, self.batch_size))
+    self, rng_key: chex.PRNGKey
+  ) -> tuple[EnvState, types.EnvironmentTimestep]:
+    """Starts every stream anew; `rng_key` is split into one per stream."""
+    keys = jax.random.split(rng_key, self.batch_size)
+    return jax.vmap(self._reset_stream)(keys)
 
   def step(
-    self, states: StreamState, actions: types.Array
-  ) -> tuple[StreamState, types.EnvironmentTimestep]:
+    self, state: EnvState, actions: types.Array
+  ) -> tuple[EnvState, types.EnvironmentTimestep]:
     """Advances every stream, starting a new episode where one ends."""
-    return jax.vmap(self._step_stream)(states, actions)
+    return jax.vmap(self._step_stream)(state, actions)
 
   def _reset_stream(
     self, rng: chex.PRNGKey
-  ) -> tuple[StreamState, types.EnvironmentTimestep]:
+  ) -> tuple[EnvState, types.EnvironmentTimestep]:
     rng, rng_now = jax.random.split(rng)
     state = self._env.initial_state(rng_now)
     timestep = types.EnvironmentTimestep(
@@ -102,13 +110,16 @@ class BatchedJittableEnvironment(base.Environment):
       step_type=jnp.asarray(int(dm_env.StepType.MID), jnp.int32),
       reward=jnp.zeros([], jnp.float32),
     )
-    return StreamState(rng=rng, env_state=state), timestep
+    return EnvState(state=state, rng=rng), timestep
 
   def _step_stream(
-    self, state: StreamState, action: types.Array
-  ) -> tuple[StreamState, types.EnvironmentTimestep]:
+    self, state: EnvState, action: types.Array
+  ) -> tuple[EnvState, types.EnvironmentTimestep]:
     rng, rng_now = jax.random.split(state.rng)
-    env_state = self._env.step(rng_now, state.env_state, action)
+    # The reset's key is the published one. It may not be the step's too, or
+    # what they draw would be the same; nor may one be made from the other.
+    step_rng = jax.random.fold_in(state.rng, _STEP_KEY)
+    env_state = self._env.step(step_rng, state.state, action)
     is_terminal = self._env.is_terminal(env_state)
     reward = jnp.asarray(self._env.reward(env_state), jnp.float32)
     env_state = jax.tree.map(
@@ -123,4 +134,4 @@ class BatchedJittableEnvironment(base.Environment):
       ).astype(jnp.int32),
       reward=reward,
     )
-    return StreamState(rng=rng, env_state=env_state), timestep
+    return EnvState(state=env_state, rng=rng), timestep

@@ -9,13 +9,18 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.environments import base
+
+UnusedEnvState = base.UnusedEnvState
 
 
-class SingleStreamEnv:
+class SingleStreamEnv(base.Environment):
   """Turns a dm_env environment into one stream of this library's convention.
 
   When an episode ends, the environment is reset at once: the timestep carries
   LAST, the terminal reward, and the first observation of the next episode.
+  Actions and timesteps are those of one stream, without a batch dimension;
+  `batched_env.py` makes batches of streams.
   """
 
   def __init__(self, env: dm_env.Environment):
@@ -25,6 +30,7 @@ class SingleStreamEnv:
       env: its observation spec may be any tree; its action spec must be
         scalar and discrete.
     """
+    super().__init__(batch_size=1)
     self._env = env
 
   def single_observation_spec(self) -> types.SpecsTree:
@@ -53,59 +59,54 @@ class SingleStreamEnv:
     return spec
 
   def reset(
-    self, rng: chex.PRNGKey | None = None
-  ) -> tuple[None, types.EnvironmentTimestep]:
-    """Starts an episode; a dm_env has its own randomness, `rng` is not used."""
-    del rng
+    self, rng_key: chex.PRNGKey | None = None
+  ) -> tuple[UnusedEnvState, types.EnvironmentTimestep]:
+    """Starts an episode; `rng_key` is not used, a dm_env has its own."""
+    del rng_key
     observation = self._env.reset().observation
-    return None, self._timestep(dm_env.StepType.FIRST, 0.0, observation)
+    return UnusedEnvState(), _timestep(dm_env.StepType.FIRST, 0.0, observation)
 
   def step(
-    self, states: None, action: Any
-  ) -> tuple[None, types.EnvironmentTimestep]:
+    self, state: Any, action: Any
+  ) -> tuple[UnusedEnvState, types.EnvironmentTimestep]:
     """Takes an action, and starts the next episode if this one ends.
 
     Args:
-      states: None, a dm_env keeps its state.
+      state: not used, a dm_env keeps its own.
       action: a scalar.
 
     Returns:
-      None, and a timestep without batch dimension.
+      An empty state, and a timestep without batch dimension.
     """
+    del state
     timestep = self._env.step(action)
     observation = timestep.observation
     if timestep.last():
       observation = self._env.reset().observation
     # A dm_env gives no reward with FIRST.
     reward = 0.0 if timestep.reward is None else timestep.reward
-    truncated = timestep.last() and bool(timestep.discount)
-    return states, self._timestep(
-      timestep.step_type, reward, observation, truncated
-    )
+    return UnusedEnvState(), _timestep(timestep.step_type, reward, observation)
 
   def snapshot(self) -> Any:
     """What the environment's own `snapshot` returns; None without one."""
     method = getattr(self._env, 'snapshot', None)
     return None if method is None else method()
 
-  def restore(self, snapshot: Any) -> None:
+  def restore(self, snapshot: Any) -> UnusedEnvState:
     """Hands a snapshot back to the environment's own `restore`."""
     self._env.restore(snapshot)
+    return UnusedEnvState()
 
   def close(self) -> None:
     """Frees what the environment holds."""
     self._env.close()
 
-  def _timestep(
-    self,
-    step_type: dm_env.StepType,
-    reward: float,
-    observation: Any,
-    truncated: bool = False,
-  ) -> types.EnvironmentTimestep:
-    return types.EnvironmentTimestep(
-      observation=utils.cast_to_single_precision(observation, host_data=True),
-      step_type=np.asarray(step_type, np.int32),
-      reward=np.asarray(reward, np.float32),
-      truncated=np.asarray(truncated, bool),
-    )
+
+def _timestep(
+  step_type: dm_env.StepType, reward: float, observation: Any
+) -> types.EnvironmentTimestep:
+  return types.EnvironmentTimestep(
+    observation=utils.cast_to_single_precision(observation, host_data=True),
+    step_type=np.asarray(step_type, np.int32),
+    reward=np.asarray(reward, np.float32),
+  )

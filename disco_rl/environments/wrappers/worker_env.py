@@ -113,18 +113,20 @@ class WorkerEnvironment(base.Environment):
     return self._action_spec
 
   def reset(
-    self, rng: chex.PRNGKey | None
-  ) -> tuple[None, types.EnvironmentTimestep]:
-    """Starts an episode in every stream; `rng` is not used."""
-    del rng
-    return None, _concatenate(self._ask_all('reset', [None] * self._num))
+    self, rng_key: chex.PRNGKey | None
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
+    """Starts an episode in every stream; `rng_key` is not used."""
+    del rng_key
+    timesteps = self._ask_all('reset', [None] * self._num)
+    return base.UnusedEnvState(), _concatenate(timesteps)
 
   def step(
-    self, states: None, actions: types.Array
-  ) -> tuple[None, types.EnvironmentTimestep]:
+    self, states: Any, actions: types.Array
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
     """Steps every stream with its own action of `actions` [B]."""
+    del states
     actions = base.check_actions(actions, self.batch_size)
-    return states, _concatenate(
+    return base.UnusedEnvState(), _concatenate(
       self._ask_all('step', np.split(actions, self._num))
     )
 
@@ -133,7 +135,7 @@ class WorkerEnvironment(base.Environment):
     parts = self._ask_all('snapshot', [None] * self._num)
     return None if any(part is None for part in parts) else parts
 
-  def restore(self, snapshot: Any) -> None:
+  def restore(self, snapshot: Any) -> base.UnusedEnvState:
     """Puts every stream back."""
     if len(snapshot) != self._num:
       raise ValueError(
@@ -141,6 +143,7 @@ class WorkerEnvironment(base.Environment):
         f'restored with num_workers={self._num}'
       )
     self._ask_all('restore', list(snapshot))
+    return base.UnusedEnvState()
 
   def close(self) -> None:
     """Ends the processes."""
@@ -255,7 +258,7 @@ def _answer(env: base.Environment, method: str, argument: Any) -> Any:
   if method == 'reset':
     return env.reset(None)[1]
   if method == 'step':
-    return env.step(None, argument)[1]
+    return env.step(base.UnusedEnvState(), argument)[1]
   if method == 'snapshot':
     return env.snapshot()
   return env.restore(argument)

@@ -1,0 +1,484 @@
+"""Programs written for the published library, which run and learn on ours.
+
+They use its public names only, in the ways of its notebooks and of libraries
+that call a rule from a loss of their own. Sizes are small.
+"""
+
+import collections
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from ml_collections import config_dict
+import numpy as np
+import optax
+
+from disco_rl import agent as agent_lib
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.environments import jittable_envs
+from disco_rl.update_rules import disco
+from disco_rl.value_fns import value_fn
+
+NUM_DEVICES = 2
+AXIS = 'i'
+
+
+def _environment(batch_size):
+  env_settings = jittable_envs.get_config_catch()
+  env_settings.rows = env_settings.columns = 5
+  return jittable_envs.CatchJittableEnvironment(batch_size, env_settings)
+
+
+def _make_agent(env, settings):
+  return agent_lib.Agent(
+    single_observation_spec=env.single_observation_spec(),
+    single_action_spec=env.single_action_spec(),
+    agent_settings=settings,
+    batch_axis_name=AXIS,
+  )
+
+
+def _unroll_actor(agent, env, params, env_state, timestep, actor_state, rngs):
+  """Acts once for each of the keys."""
+
+  def step(carry, rng):
+    env_state, timestep, actor_state = carry
+    actor_timestep, actor_state = agent.actor_step(
+      actor_params=params, rng=rng, timestep=timestep, actor_state=actor_state
+    )
+    env_state, timestep = env.step(env_state, actor_timestep.actions)
+    return (env_state, timestep, actor_state), actor_timestep
+
+  carry, steps = jax.lax.scan(step, (env_state, timestep, actor_state), rngs)
+  return carry, types.ActorRollout.from_timestep(steps)
+
+
+def _replicate(tree):
+  return jax.tree.map(lambda x: jnp.stack([x] * NUM_DEVICES), tree)
+
+
+def test_evaluation_loop_with_a_replay_on_the_host():
+  """Acts, stores trajectories as NumPy arrays, learns from samples."""
+  rollout_length, num_envs, batch_size = 9, 32, 64
+  env = _environment(num_envs)
+  settings = agent_lib.get_settings_actor_critic()
+  settings.learning_rate = 5e-3
+  settings.hyper_params.entropy_cost = 0.05
+  settings.update_rule.categorical_value = False
+  settings.update_rule.nonlinear_value_transform = False
+  agent = _make_agent(env, settings)
+  assert agent.settings.learning_rate == 5e-3
+
+  rng, env_rng, net_rng = jax.random.split(jax.random.PRNGKey(0), 3)
+  learner_state = _replicate(agent.initial_learner_state(rng_key=net_rng))
+  carry = (*env.reset(env_rng), agent.initial_actor_state(net_rng))
+  act = jax.jit(
+    lambda params, carry, rng: _unroll_actor(
+      agent, env, params, *carry, jax.random.split(rng, rollout_length)
+    )
+  )
+
+  def learn(rng, trajectories, learner_state):
+    rollout = jax.tree.map(lambda x: x.swapaxes(0, 1), trajectories)
+    new_learner_state, _, log = agent.learner_step(
+      rng=rng,
+      rollout=rollout,
+      learner_state=learner_state,
+      agent_net_state=rollout.first_state(time_axis=0),
+      update_rule_params={},
+      is_meta_training=False,
+    )
+    return new_learner_state, log
+
+  devices = jax.devices()[:NUM_DEVICES]
+  learn = jax.pmap(learn, axis_name=AXIS, devices=devices)
+
+  replay: Any = collections.deque(maxlen=256)
+  sampler = np.random.RandomState(0)
+  returns = []
+  for key in jax.random.split(rng, 120):
+    params = jax.tree.map(lambda x: x[0], learner_state.params)
+    carry, rollout = act(params, carry, key)
+    rollout = jax.device_get(rollout)
+    replay.extend(
+      jax.tree.map(lambda x, i=i: x[:, i], rollout) for i in range(num_envs)
+    )
+    ends = rollout.discounts == 0
+    returns.append(rollout.rewards[ends].mean())
+    if len(replay) >= batch_size:
+      sampled = sampler.randint(len(replay), size=batch_size)
+      batch = jax.tree.map(
+        lambda *xs: np.stack(xs), *[replay[i] for i in sampled]
+      )
+      batch = utils.shard_across_devices(batch, devices)
+      keys = jax.random.split(key, NUM_DEVICES)
+      learner_state, log = learn(keys, batch, learner_state)
+  log = utils.gather_from_devices(log)
+  assert all(value.shape == (NUM_DEVICES,) for value in log.values())
+  assert {'entropy', 'total_loss', 'global_gradient_norm'} <= set(log)
+  assert np.mean(returns[:10]) < -0.3
+  assert np.mean(returns[-20:]) > 0.7
+
+
+def _small_disco_settings():
+  settings = agent_lib.get_settings_disco()
+  settings.update_rule.num_bins = 11
+  settings.update_rule.max_abs_value = 5.0
+  probability = ('drop_last', 'softmax', 'stop_grad')
+  policies = ('agent_out/logits', 'behaviour_agent_out/logits')
+  settings.update_rule.net.update(
+    prediction_size=7,
+    hidden_size=10,
+    embedding_size=(5, 1),
+    # Few inputs: half the time to compile.
+    input_option=types.MetaNetInputOption(
+      base=[
+        types.TransformConfig(source='rewards', transforms=['sign_log']),
+        types.TransformConfig(
+          source='is_terminal', transforms=['masks_to_discounts']
+        ),
+        types.TransformConfig(
+          source='extra_from_rule/adv', transforms=['sign_log', 'stop_grad']
+        ),
+        types.TransformConfig(
+          source='agent_out/y', transforms=['softmax', 'y_net', 'td_pair']
+        ),
+        types.TransformConfig(
+          source='agent_out/z',
+          transforms=['softmax', 'z_net', 'pi_weighted_avg', 'td_pair'],
+        ),
+      ],
+      action_conditional=[
+        types.TransformConfig(source=policy, transforms=probability)
+        for policy in policies
+      ],
+    ),
+  )
+  settings.update_rule.net.meta_rnn_kwargs.hidden_size = 6
+  settings.net_settings.net_args.dense = (16, 8)
+  settings.net_settings.net_args.model_kwargs = dict(
+    head_mlp_hiddens=(6,), lstm_size=5
+  )
+  settings.learning_rate = 3e-2
+  return settings
+
+
+def _entropy(logits):
+  log_probs = jax.nn.log_softmax(logits)
+  return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+
+
+class _MetaTrainer:
+  """One agent per device, all of them with one η."""
+
+  num_inner_steps, length = 2, 7
+
+  def __init__(self):
+    self.env = _environment(4)
+    self.agent = _make_agent(self.env, _small_disco_settings())
+    config = types.ValueFnConfig(
+      net='mlp',
+      net_args=dict(
+        dense=(6, 6),
+        head_w_init_std=1e-2,
+        action_spec=self.env.single_action_spec(),
+      ),
+      learning_rate=1e-3,
+      max_abs_update=1.0,
+      discount_factor=0.99,
+      td_lambda=0.96,
+      outer_value_cost=1.0,
+    )
+    self.value_fn = value_fn.ValueFunction(config, axis_name=AXIS)
+    assert self.value_fn.config.td_lambda == 0.96
+    self.optimizer = optax.adam(1e-2)
+
+  def init(self, rng):
+    """What a device keeps of its agent."""
+    env_state, timestep = self.env.reset(rng)
+    learner_rng, actor_rng, value_rng = jax.random.split(rng, 3)
+    return dict(
+      learner=self.agent.initial_learner_state(learner_rng),
+      value=self.value_fn.initial_state(value_rng, timestep.observation),
+      actor=(env_state, timestep, self.agent.initial_actor_state(actor_rng)),
+    )
+
+  def step(self, rng, eta, opt_state, state, weights):
+    """One meta-update, on each device; `weights` are the meta-loss's."""
+    params = state['learner'].params
+    act_rng, learn_rng = jax.random.split(rng)
+    num_train = self.num_inner_steps * self.length
+    carry, rollout = _unroll_actor(
+      self.agent,
+      self.env,
+      params,
+      *state['actor'],
+      jax.random.split(act_rng, num_train + 2 * self.length),
+    )
+    train_rollouts = jax.tree.map(
+      lambda x: x[:num_train].reshape(-1, self.length, *x.shape[1:]), rollout
+    )
+    valid_rollout = jax.tree.map(lambda x: x[num_train:], rollout)
+    (meta_loss, aux), grads = jax.value_and_grad(self._meta_loss, has_aux=True)(
+      eta, state, train_rollouts, valid_rollout, learn_rng, weights
+    )
+    grads, meta_loss = jax.lax.pmean((grads, meta_loss), AXIS)
+    updates, opt_state = self.optimizer.update(grads, opt_state)
+    log = dict(
+      meta_loss=meta_loss,
+      rewards=train_rollouts.rewards.sum(),
+      grads=jax.tree.map(lambda g: jnp.max(jnp.abs(g)), grads),
+    )
+    state = dict(learner=aux[0], value=aux[1], actor=carry)
+    return optax.apply_updates(eta, updates), opt_state, state, log
+
+  def _meta_loss(self, eta, state, train_rollouts, valid_rollout, rng, weights):
+    def inner_step(carry, inputs):
+      learner_state, value_state = carry
+      rng, rollout = inputs
+      agent_out, _ = self.agent.unroll_net(
+        agent_net_params=learner_state.params,
+        agent_net_state=rollout.first_state(time_axis=0),
+        rollout=rollout,
+      )
+      learner_state, _, log = self.agent.learner_step(
+        rng,
+        rollout,
+        learner_state,
+        rollout.first_state(time_axis=0),
+        eta,
+        is_meta_training=True,
+      )
+      value_state, _, _ = self.value_fn.update(
+        value_state, rollout, jax.lax.stop_gradient(agent_out['logits'])
+      )
+      meta_out = log['meta_out']
+      regularizer = sum(
+        jnp.square(jnp.mean(meta_out[name])) for name in ('y', 'z', 'pi')
+      )
+      return (learner_state, value_state), regularizer
+
+    (learner_state, value_state), regularizers = jax.lax.scan(
+      inner_step,
+      (state['learner'], state['value']),
+      (jax.random.split(rng, self.num_inner_steps), train_rollouts),
+    )
+    agent_out, _ = self.agent.unroll_net(
+      learner_state.params, valid_rollout.first_state(0), valid_rollout
+    )
+    logits = agent_out['logits']
+    value_out, _, _, _ = self.value_fn.get_value_outs(
+      value_state, valid_rollout, logits
+    )
+    pg_loss = utils.differentiable_policy_gradient_loss(
+      logits[:-1],
+      valid_rollout.actions[:-1],
+      value_out.normalized_adv,
+      backprop=False,
+    )
+    meta_loss = (
+      weights['policy_gradient'] * jnp.mean(pg_loss)
+      + weights['entropy'] * jnp.mean(_entropy(logits[:-1]))
+      + weights['targets'] * jnp.mean(regularizers)
+    )
+    return meta_loss, (learner_state, value_state)
+
+
+def test_meta_training_loop_on_two_devices():
+  trainer = _MetaTrainer()
+  rng, eta_rng, init_rng = jax.random.split(jax.random.PRNGKey(1), 3)
+  eta, _ = trainer.agent.update_rule.init_params(eta_rng)
+  opt_state = trainer.optimizer.init(eta)
+  eta, opt_state = _replicate((eta, opt_state))
+  devices = jax.devices()[:NUM_DEVICES]
+  # All devices learn as one agent that acts in several places.
+  states = jax.pmap(trainer.init, devices=devices)(
+    jnp.stack([init_rng] * NUM_DEVICES)
+  )
+  step = jax.pmap(
+    trainer.step,
+    axis_name=AXIS,
+    devices=devices,
+    in_axes=(0, 0, 0, 0, None),
+  )
+
+  weights = dict(policy_gradient=1.0, entropy=-1e-2, targets=1e-3)
+  losses = []
+  for key in jax.random.split(rng, (3, NUM_DEVICES)):
+    before = jax.device_get(eta)
+    eta, opt_state, states, log = step(key, eta, opt_state, states, weights)
+    losses.append(float(log['meta_loss'][0]))
+    for leaf in jax.tree.leaves((eta, states['learner'].params)):
+      np.testing.assert_array_equal(leaf[0], leaf[1])
+  # A fresh agent's second update is the first that η's memory has a part in.
+  for grad in jax.tree.leaves(log['grads']):
+    assert (np.asarray(grad) > 0).all() and np.isfinite(grad).all()
+  changes = jax.tree.map(
+    lambda a, b: np.abs(a - b).max(), jax.device_get(eta), before
+  )
+  assert min(jax.tree.leaves(changes)) > 0
+  assert np.isfinite(losses).all() and len(set(losses)) == len(losses)
+  rewards = utils.gather_from_devices(log['rewards'])
+  assert rewards.shape == (NUM_DEVICES,)
+
+  # Advantages follow η but carry no gradient, so the sum of all terms need not
+  # fall. The entropy after learning depends on η through the learning alone:
+  # for the same experience, η learns to make agents that are sure.
+  weights = dict(policy_gradient=0.0, entropy=1.0, targets=0.0)
+  entropies = []
+  for _ in range(20):
+    eta, opt_state, _, log = step(key, eta, opt_state, states, weights)
+    entropies.append(float(log['meta_loss'][0]))
+  assert np.isfinite(entropies).all()
+  assert entropies[-1] < entropies[0] - 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class _System:
+  """Settings of a library with a loop of its own."""
+
+  num_actions: int = 3
+  prediction_size: int = 7
+  num_bins: int = 11
+  num_updates: int = 25
+  learning_rate: float = 3e-3
+  costs: Any = dataclasses.field(
+    default_factory=lambda: dict(
+      pi_cost=1.0,
+      y_cost=1.0,
+      z_cost=1.0,
+      aux_policy_cost=1.0,
+      value_cost=0.2,
+      target_params_coeff=0.9,
+      value_fn_td_lambda=0.95,
+      discount_factor=0.997,
+    )
+  )
+
+  def meta_net(self):
+    """Lists, as from a file; and inputs for the outer network only."""
+    return config_dict.ConfigDict(
+      dict(
+        name='lstm',
+        prediction_size=self.prediction_size,
+        hidden_size=10,
+        embedding_size=[5, 1],
+        policy_target_channels=[4],
+        policy_channels=[4, 2],
+        output_stddev=0.3,
+        aux_stddev=0.3,
+        policy_target_stddev=0.3,
+        state_stddev=1.0,
+        meta_rnn_kwargs=dict(
+          policy_channels=[4, 2],
+          embedding_size=[5],
+          pred_embedding_size=[5, 1],
+          hidden_size=6,
+        ),
+        input_option=disco.get_input_option(),
+      )
+    )
+
+
+class _Network(nn.Module):
+  """Predicts what the rule asks for."""
+
+  system: _System
+
+  @nn.compact
+  def __call__(self, observations):
+    a = self.system.num_actions
+    y, bins = self.system.prediction_size, self.system.num_bins
+    shapes = dict(logits=(a,), y=(y,), z=(a, y), aux_pi=(a, a), q=(a, bins))
+    x = nn.relu(nn.Dense(16)(observations))
+    return {k: nn.DenseGeneral(s, name=k)(x) for k, s in shapes.items()}
+
+
+def test_rule_inside_the_loss_of_a_flax_library():
+  """Two devices of two mapped learners each; gradients over all of them."""
+  system = _System()
+  network = _Network(system)
+  rule = disco.DiscoUpdateRule(
+    net=system.meta_net(),
+    value_discount=0.99,
+    max_abs_value=5.0,
+    num_bins=system.num_bins,
+  )
+  optimizer = optax.chain(
+    optax.clip_by_global_norm(10.0), optax.adam(system.learning_rate)
+  )
+  rng, net_rng, eta_rng, meta_rng = jax.random.split(jax.random.PRNGKey(2), 4)
+  eta, _ = rule.init_params(eta_rng)
+  steps, batch = 6, 4
+
+  def unroll(params, state, observations, should_reset):
+    del should_reset
+    return network.apply(params, observations), state
+
+  def experience(rng):
+    keys = jax.random.split(rng, 5)
+    return types.UpdateRuleInputs(
+      observations=jax.random.normal(keys[0], (steps + 1, batch, 4)),
+      actions=jax.random.randint(keys[1], (steps + 1, batch), 0, 3),
+      rewards=jax.random.normal(keys[2], (steps, batch)),
+      is_terminal=jax.random.bernoulli(keys[3], 0.1, (steps, batch)),
+      agent_out=None,
+      behaviour_agent_out=dict(
+        logits=0.1 * jax.random.normal(keys[4], (steps + 1, batch, 3))
+      ),
+    )
+
+  def loss_fn(params, meta_state, rollout, rng):
+    agent_out, _ = unroll(params, None, rollout.observations, None)
+    rollout = dataclasses.replace(rollout, agent_out=agent_out)
+    loss_per_step, meta_state, log = rule(
+      meta_params=eta,
+      params=params,
+      state=None,
+      rollout=rollout,
+      hyper_params=system.costs,
+      meta_state=meta_state,
+      unroll_policy_fn=unroll,
+      rng=rng,
+      axis_name='device',
+      backprop=False,
+    )
+    return loss_per_step.mean(), (meta_state, log)
+
+  def learn(params, rng):
+    rollout = experience(rng)
+
+    def update(carry, rng):
+      params, opt_state, meta_state = carry
+      (loss, (meta_state, log)), grads = jax.value_and_grad(
+        loss_fn, has_aux=True
+      )(params, meta_state, rollout, rng)
+      for axis in ('batch', 'device'):
+        grads, loss, log = jax.lax.pmean((grads, loss, log), axis_name=axis)
+      updates, opt_state = optimizer.update(grads, opt_state)
+      params = optax.apply_updates(params, updates)
+      return (params, opt_state, meta_state), (loss, log)
+
+    meta_state = rule.init_meta_state(meta_rng, params)
+    carry = (params, optimizer.init(params), meta_state)
+    keys = jax.random.split(rng, system.num_updates)
+    (params, _, _), logs = jax.lax.scan(update, carry, keys)
+    return params, logs
+
+  params = network.init(net_rng, jnp.zeros((1, 4)))
+  learn = jax.pmap(
+    jax.vmap(learn, axis_name='batch', in_axes=(None, 0)),
+    axis_name='device',
+    in_axes=(None, 0),
+    devices=jax.devices()[:NUM_DEVICES],
+  )
+  params, (losses, log) = learn(params, jax.random.split(rng, (2, 2)))
+  assert losses.shape == (2, 2, system.num_updates)
+  assert {'pi_loss', 'q_loss', 'y_entropy'} <= set(log)
+  for leaf in jax.tree.leaves(params):
+    np.testing.assert_allclose(leaf[0, 0], leaf[1, 1], 1e-6)
+  assert np.isfinite(losses).all()
+  assert losses[0, 0, -1] < 0.8 * losses[0, 0, 0]
