@@ -288,11 +288,13 @@ class _Noisy:
 
   num_actions = 2
 
+  def __init__(self, env_settings=None):
+    pass
+
   def initial_state(self, rng):
     return dict(reset=jax.random.uniform(rng), step=jnp.zeros([]))
 
   def episode_reset(self, rng, state):
-    # What comes of a key may depend on how it is used.
     return dict(reset=jax.random.uniform(rng), step=state['step'])
 
   def step(self, rng, state, action):
