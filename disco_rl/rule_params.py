@@ -16,6 +16,7 @@ import pathlib
 from typing import Any
 import zipfile
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -108,12 +109,11 @@ def check_like(
   """Raises an error that names every tensor that differs in name or shape.
 
   Args:
-    params: `{module: {name: array}}`.
+    params: `{module: {name: array}}`, or any other tree of arrays.
     like: the same, of arrays or specs, as it should be.
     where: what the message calls `params`.
   """
-  found = {key: tuple(x.shape) for key, x in _flatten(params).items()}
-  expected = {key: tuple(x.shape) for key, x in _flatten(like).items()}
+  found, expected = _shapes(params), _shapes(like)
   problems = [f'{k} is missing' for k in sorted(expected.keys() - found.keys())]
   problems += [
     f'{k} is not expected' for k in sorted(found.keys() - expected.keys())
@@ -130,6 +130,13 @@ def check_like(
       f'{where} do not fit the meta-network: {shown}{more}. Use the settings '
       'the rule was trained with'
     )
+
+
+def _shapes(params: types.MetaParams) -> dict[str, tuple[int, ...]]:
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='/'): np.shape(x)
+    for path, x in jax.tree_util.tree_leaves_with_path(params)
+  }
 
 
 def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
@@ -189,6 +196,13 @@ def _as_float32(key: str, value: Any, where: str) -> np.ndarray:
 
 
 def _flatten(params: types.MetaParams) -> dict[str, Any]:
+  if not isinstance(params, Mapping) or not all(
+    isinstance(tensors, Mapping) for tensors in params.values()
+  ):
+    raise RuleFileError(
+      'only parameters of the form {module: {name: array}} can be saved, got '
+      f'{jax.tree.structure(params)}'
+    )
   return {
     f'{module}/{name}': value
     for module, tensors in params.items()
