@@ -52,7 +52,8 @@ def gradient(loss_fn: LossFn) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
     def loss_of_floats(theta: Any, floats: list[Any]) -> tuple[jax.Array, Any]:
       rest = iter(floats)
       merged = [
-        next(rest) if own else x for x, own in zip(leaves, is_float, strict=True)
+        next(rest) if own else x
+        for x, own in zip(leaves, is_float, strict=True)
       ]
       return loss_fn(theta, jax.tree.unflatten(structure, merged), data)
 

@@ -20,6 +20,7 @@ from disco_rl import settings
 from disco_rl import utils
 
 BEST = 'best'
+BEST_RULE_FILE = 'best_rule.npz'  # In the folder of a run.
 # On Catch it reaches what the shipped rule does, in a tenth of the time.
 _BEST_OFFLINE = 'actor_critic'
 HAND_MADE = tuple(name for name in settings.SETTINGS if name != 'disco')
@@ -50,7 +51,9 @@ def choose(rule: str) -> RuleChoice:
 
   Args:
     rule: `'best'`, a hand-made rule, a name of the manifest or of a file in
-      `DISCO_RL_WEIGHTS`, the path of a rule file, or the folder of a run.
+      `DISCO_RL_WEIGHTS`, the path of a rule file, or the folder of a run: of
+      its rules the one that did best in evaluations, if there were any (its
+      name then ends in `/best_rule`), else the last.
 
   Returns:
     The rule.
@@ -61,20 +64,28 @@ def choose(rule: str) -> RuleChoice:
     return RuleChoice(rule, rule, None, None)
   path = pathlib.Path(rule)
   if path.is_dir():
-    path = path / 'rule.npz'
-    if not path.exists():
-      raise rule_store.RuleFileError(f'{rule} is a folder without a rule.npz')
+    path = _in_folder(path)
   elif not (path.suffix or os.sep in rule):
     if rule_store.find(rule) is None:
       known = {*HAND_MADE, BEST, *rule_store.known_rules()}
       utils.lookup(dict.fromkeys(known), rule, 'rule')
     path = rule_store.fetch(rule)
   name = rule if path.name == f'{rule}.npz' else path.stem
-  if path.name == 'rule.npz':
+  if path.name in ('rule.npz', BEST_RULE_FILE):
     name = path.resolve().parent.name
+  if path.name == BEST_RULE_FILE:
+    name = f'{name}/best_rule'
   return RuleChoice(
     name, 'disco', rule_params.load(path), path, _agent_settings(path)
   )
+
+
+def _in_folder(folder: pathlib.Path) -> pathlib.Path:
+  """The rule of a run: the best of its evaluations, else the last."""
+  for name in (BEST_RULE_FILE, 'rule.npz'):
+    if (folder / name).exists():
+      return folder / name
+  raise rule_store.RuleFileError(f'{folder} is a folder without a rule.npz')
 
 
 def _agent_settings(path: pathlib.Path) -> dict[str, Any]:

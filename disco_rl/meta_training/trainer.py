@@ -277,9 +277,7 @@ class Trainer:
     return TrainState(
       step=jnp.zeros([], jnp.int32),
       eta=jax.tree.map(lambda x: jnp.array(x, copy=True), eta),
-      opt_state=(
-        None if config.adam_per_agent else self._init_optimizer(eta)
-      ),
+      opt_state=(None if config.adam_per_agent else self._init_optimizer(eta)),
       groups=tuple(groups),
     )
 

@@ -171,8 +171,10 @@ def meta_train(
     agent_settings_lib.update_from_plain(base_settings, trained_with)
   changes = dict(env_settings or {})
   groups = []
-  single = isinstance(envs, str) or callable(envs)
-  for i, env in enumerate([envs] if single else envs):
+  all_envs: list[Any] = (
+    [envs] if isinstance(envs, str) or callable(envs) else list(envs)
+  )
+  for i, env in enumerate(all_envs):
     name, env_fn = _environment(env, i, changes)
     own_settings = base_settings
     if agent_settings is None and isinstance(env, str):
