@@ -13,6 +13,7 @@ from disco_rl import agent
 from disco_rl.environments import registry as environments
 from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.meta_training import training
 from disco_rl.update_rules import policy_gradient
 from disco_rl.update_rules import registry
 from tests import small
@@ -303,3 +304,47 @@ def test_a_rule_without_parameters_is_refused():
   )
   with pytest.raises(ValueError, match='has no parameters'):
     trainer_lib.Trainer([group], config_lib.Config())
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (dict(envs='catch_numpy'), 'runs on the host, outside of JAX'),
+    (dict(envs=['catch', 'catch']), 'different names'),
+    (
+      dict(envs='catch', env_settings=dict(cath={})),
+      r"env_settings of \['cath",
+    ),
+    (dict(envs='catch', init='actor_critic'), 'has no parameters to train'),
+    (dict(envs='catch', init={'m': {'w': np.ones(2)}}), 'do not fit'),
+    (dict(envs=[]), 'at least one group'),
+  ],
+)
+def test_meta_train_refuses(arguments, message):
+  with pytest.raises(ValueError, match=message):
+    training.meta_train(**arguments)
+
+
+def test_a_trained_rule_is_trained_on_gently(documented, monkeypatch):
+  """Its learning rate is small unless a config says otherwise."""
+  seen = []
+
+  class SeenError(Exception):
+    pass
+
+  def stop(groups, config, **arguments):
+    seen.append(config.learning_rate)
+    raise SeenError
+
+  monkeypatch.setattr(trainer_lib, 'Trainer', stop)
+  eta = documented['result'].eta
+  sizes = config_lib.Config(learning_rate=0.1)
+  for arguments in (
+    dict(),
+    dict(init=eta),
+    dict(init=eta, config=sizes),
+    dict(init=eta, meta_optimizer=optax.sgd(1.0)),
+  ):
+    with pytest.raises(SeenError):
+      training.meta_train('catch', **arguments)
+  assert seen == [5e-4, 1e-5, 0.1, 5e-4]

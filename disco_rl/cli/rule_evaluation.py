@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import pathlib
 from typing import Any
 
+import jax
 from ml_collections import config_dict
 import numpy as np
 
@@ -71,7 +72,8 @@ class RuleEvaluation:
     Returns:
       One row per seed: the average return of its last 100 iterations.
     """
-    return self._train(self._populations[env], eta)
+    # From a checkpoint it is bound to the devices of meta-training.
+    return self._train(self._populations[env], jax.device_get(eta))
 
   def baseline(self, env: str) -> list[metrics_table.Row]:
     """Trains fresh agents with the hand-designed rule, for as long.

@@ -5,10 +5,10 @@ program, whatever their number, and all groups train the same η.
 
   group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
   trainer = Trainer([group], config.Config())
-  init_rng, rng = jax.random.split(rng)
-  state = trainer.init(init_rng, eta)
+  init_rng, eta_rng, step_rng = training.keys(seed=0)
+  state = trainer.init(init_rng, trainer.init_params(eta_rng))
   for step in range(800):
-    state, log = trainer.update(state, jax.random.fold_in(rng, step))
+    state, log = trainer.update(state, jax.random.fold_in(step_rng, step))
 """
 
 from collections.abc import Sequence
