@@ -169,13 +169,17 @@ def test_evaluations_with_fresh_agents_keep_the_best_rule(tmp_path, capsys):
   np.testing.assert_allclose(best['score'], max(scores), 1e-4, 1e-6)
   assert (out / 'evaluations.png').exists()
 
-  # What was done before a kill is not done again, and is compared.
+  # What was done before a kill is not done again; what was done after the last
+  # checkpoint is.
+  with (out / 'evaluations_catch.csv').open('a') as file:
+    file.write('3,0,9.9\n')
   before = (out / 'baseline_catch.csv').stat().st_mtime_ns
   resume = ['meta-train', '--resume', str(out), '--steps=3', '--quiet']
   assert main.main(resume) == 0
   assert (out / 'baseline_catch.csv').stat().st_mtime_ns == before
   rows = metrics_table.read_csv(out / 'evaluations_catch.csv')
   assert [r['iteration'] for r in rows] == [0, 0, 1, 1, 2, 2, 3, 3]
+  assert max(r['final_return'] for r in rows) < 9.9
   capsys.readouterr()
   picture = f'--out={tmp_path / "c.png"}'
   assert main.main(['compare', str(out), str(out), picture]) == 0
@@ -201,7 +205,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
     (['--init=disco_104'], 'did you mean disco_103'),
     (
       ['--env=catch_numpy'],
-      'cannot use CatchEnvironment, which runs on the ho',
+      'cannot use catch_numpy, which runs on the host',
     ),
     (
       ['--env=gym:CartPole-v1'],

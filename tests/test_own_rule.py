@@ -58,21 +58,31 @@ def test_the_document_trains_a_number(documented):
   assert 'regularizer' not in result.rows[0]
 
 
-def test_returns_are_those_of_episodes_by_group(documented):
-  """Catch gives +1 or −1 at the end of an episode, and 0 before."""
+def test_groups_have_returns_and_eta_an_optimizer_of_its_own(documented):
+  """Returns by name of the group; η as a tree, one optimiser per agent."""
   settings = documented['agent_settings']
-  sizes = config_lib.Config(num_inner_updates=1, rollout_length=8, batch_size=4)
+  sizes = config_lib.Config(
+    num_inner_updates=1, rollout_length=8, batch_size=4, adam_per_agent=True
+  )
   make = lambda rows, **names: trainer_lib.Group(
     environments.environment_fn('catch', rows=rows, columns=5),
     settings,
     num_agents=1,
     **names,
   )
-  trainer = trainer_lib.Trainer(
-    [make(5, name='near'), make(40, name='far')], sizes
-  )
+  groups = [make(5, name='near'), make(40, name='far')]
+  seen = []
+
+  def halve(updates, state, params=None):
+    seen.append((jax.tree.structure(updates), jax.tree.structure(params)))
+    return jax.tree.map(lambda g, p: 0 * g - 0.5 * p, updates, params), state
+
+  optimizer = optax.GradientTransformation(lambda _: (), halve)
+  trainer = trainer_lib.Trainer(groups, sizes, meta_optimizer=optimizer)
   rng = jax.random.PRNGKey(0)
-  state = trainer.init(rng, trainer.init_params(rng))
+  eta = trainer.init_params(rng)
+  state = trainer.init(rng, eta)
+  # Catch gives +1 or −1 at the end of an episode, and 0 before.
   totals = dict(near=[0.0, 0.0], far=[0.0, 0.0])
   for i in range(2):
     state, log = trainer.update(state, jax.random.PRNGKey(i))
@@ -84,6 +94,11 @@ def test_returns_are_those_of_episodes_by_group(documented):
       if episodes:
         totals[name][1] += episodes * averages[f'return/{name}']
     assert np.isnan(averages['return/far']) == (averages['episodes/far'] == 0)
+  structure = jax.tree.structure(eta)
+  assert seen and set(seen) == {(structure, structure)}
+  np.testing.assert_allclose(
+    state.eta['entropy_cost']['log'], 0.25 * np.log(0.2), 1e-6
+  )
   # In 4 environments 24 steps per meta-update, 47 transitions in all; an
   # episode takes one less than there are rows.
   assert totals['near'][0] == 4 * (47 // 4)
@@ -99,8 +114,17 @@ def test_returns_are_those_of_episodes_by_group(documented):
   near, far = (group.agents.episodes.length for group in state.groups)
   np.testing.assert_array_equal(near, -np.ones((1, 4)))
   assert (np.asarray(far) > 0).all()
+
+
+def test_a_trainer_refuses(documented):
+  group = documented['group']
   with pytest.raises(ValueError, match='different names'):
-    trainer_lib.Trainer([make(5, name='x'), make(40, name='x')], sizes)
+    trainer_lib.Trainer([group, group], documented['sizes'])
+  for change in (dict(learning_rate=1e-3), dict(max_grad_norm=1.0)):
+    with pytest.raises(ValueError, match='which a meta_optimizer replaces'):
+      trainer_lib.Trainer(
+        [group], config_lib.Config(**change), meta_optimizer=optax.sgd(1.0)
+      )
 
 
 @pytest.mark.parametrize(
@@ -217,7 +241,10 @@ def test_weights_by_name(documented):
       2 * eta['entropy_cost']['log'] + 0 * jnp.sum(agent_out['logits'])
     )
     make = lambda weights: small_meta.make_meta_agent(
-      settings=settings, regularizer=regularizer, weights=weights
+      settings=settings,
+      regularizer=regularizer,
+      weights=weights,
+      num_inner_updates=1,
     )
     an_agent = make(documented['weights'])
     rng = jax.random.PRNGKey(0)
@@ -246,37 +273,6 @@ def test_weights_by_name(documented):
     ):
       with pytest.raises(ValueError, match=r"\['y_mean'\], which are no terms"):
         jax.eval_shape(log_of(make(wrong)))
-
-
-def test_an_optimizer_of_eta_sees_the_tree(documented):
-  """It replaces Adam, and one per agent if there is to be one."""
-  group = documented['group']
-  seen = []
-
-  def update(updates, state, params=None):
-    seen.append((jax.tree.structure(updates), jax.tree.structure(params)))
-    return jax.tree.map(lambda g, p: 0 * g - 0.5 * p, updates, params), state
-
-  optimizer = optax.GradientTransformation(lambda _: (), update)
-  sizes = dict(num_inner_updates=1, rollout_length=8, batch_size=4)
-  trainer = trainer_lib.Trainer(
-    [group],
-    config_lib.Config(adam_per_agent=True, **sizes),
-    meta_optimizer=optimizer,
-  )
-  rng = jax.random.PRNGKey(0)
-  eta = trainer.init_params(rng)
-  state, _ = trainer.update(trainer.init(rng, eta), rng)
-  structure = jax.tree.structure(eta)
-  assert seen and set(seen) == {(structure, structure)}
-  np.testing.assert_allclose(
-    state.eta['entropy_cost']['log'], 0.5 * np.log(0.2), 1e-6
-  )
-  for change in (dict(learning_rate=1e-3), dict(max_grad_norm=1.0)):
-    with pytest.raises(ValueError, match='which a meta_optimizer replaces'):
-      trainer_lib.Trainer(
-        [group], config_lib.Config(**change), meta_optimizer=optimizer
-      )
 
 
 def test_an_optimizer_of_the_agent_replaces_that_of_the_settings():

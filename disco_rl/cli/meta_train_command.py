@@ -247,16 +247,15 @@ def _train(plan: _Plan, show_progress: bool) -> int:
   *_, step_rng = training.keys(settings.seed)
   state = plan.state
   done = int(state.step)
-  if plan.evaluate is not None:
-    _evaluate_baseline(plan, plan.evaluate)
-    if done == 0:
-      _evaluate_rule(plan, plan.evaluate, state)
-  bar = progress.Progress(settings.steps, done, enabled=show_progress)
   code = 0
   with interrupts.Interrupts() as interrupt:
-    for state, measured in training.train(
-      plan.trainer, plan.state, step_rng, settings.steps
-    ):
+    if plan.evaluate is not None:
+      _evaluate_baseline(plan, plan.evaluate)
+      if done == 0:
+        _evaluate_rule(plan, plan.evaluate, state)
+    bar = progress.Progress(settings.steps, done, enabled=show_progress)
+    updates = training.train(plan.trainer, plan.state, step_rng, settings.steps)
+    for state, measured in () if interrupt.requested else updates:
       done = int(measured['iteration'])
       row = dict(iteration=done, seed=settings.seed) | measured
       plan.rows.append(row)

@@ -89,7 +89,7 @@ class RuleEvaluation:
     """
     network = self._settings.net[env]
     agent_settings = evaluation.default_agent_settings(
-      self._settings.eval.baseline, trained_with=None
+      self._settings.eval.baseline
     )
     network_settings.choose(
       agent_settings, network.name, network.net_args.get('core')

@@ -474,7 +474,8 @@ class Trainer:
     env = group.env_fn(config.num_envs, 0)
     if not env.is_jittable:
       env.close()
-      raise ValueError(host_environment_message(type(env).__name__))
+      name = group.name or type(env).__name__
+      raise ValueError(host_environment_message(name))
     agent = agent_lib.Agent(
       single_observation_spec=env.single_observation_spec(),
       single_action_spec=env.single_action_spec(),
