@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     register_environment as register_environment,
   )
   from disco_rl.evaluation import evaluate as evaluate
+  from disco_rl.meta_training.training import meta_train as meta_train
   from disco_rl.networks.nets import register_network as register_network
   from disco_rl.rule_choice import load_rule as load_rule
   from disco_rl.rule_choice import save_rule as save_rule
@@ -33,6 +34,7 @@ _HOMES = {
   'load_rule': 'rule_choice',
   'load_run': 'saved_run',
   'make_learner': 'rule_learner',
+  'meta_train': 'meta_training.training',
   'register_environment': 'environments.registry',
   'register_network': 'networks.nets',
   'register_rule': 'update_rules.registry',

@@ -67,6 +67,7 @@ class Agent:
     single_action_spec: types.ActionSpec,
     agent_settings: config_dict.ConfigDict,
     batch_axis_name: Any | None,
+    optimizer: optax.GradientTransformation | None = None,
   ):
     """Builds the agent.
 
@@ -76,6 +77,9 @@ class Agent:
       agent_settings: see `get_settings_disco` and its siblings.
       batch_axis_name: axis (or axes) over which the batch is spread and
         gradients and statistics are averaged, or None.
+      optimizer: of θ; it replaces the one that the settings describe, their
+        learning rate and clip included. In meta-training it is differentiated:
+        optax.adam, e.g., needs an `eps_root` above 0 for that.
     """
     settings.check_agent_settings(agent_settings)
     self.settings = agent_settings
@@ -105,7 +109,7 @@ class Agent:
       self._network.unroll_taken is not None
       and self.update_rule.learns_taken_actions_only
     )
-    self._optimizer = optimizers.agent_optimizer(agent_settings)
+    self._optimizer = optimizer or optimizers.agent_optimizer(agent_settings)
     self._critic = self._build_critic(agent_settings)
     self._check_network()
 
@@ -315,8 +319,14 @@ class Agent:
     if is_meta_training and self._mixed_mode:
       grads, (total_loss, log) = mixed_mode.gradient(self._loss_of_params)(
         params,
-        meta_out,
-        (inputs.replace(agent_out={}), agent_net_state, rollout, mask_weights),
+        # A critic's estimates depend on θ through the policy.
+        (meta_out, value_out),
+        (
+          inputs.replace(agent_out={}, value_out=None),
+          agent_net_state,
+          rollout,
+          mask_weights,
+        ),
       )
     else:
       # It is taken in the agent's outputs, then pulled back to θ through the
@@ -372,13 +382,16 @@ class Agent:
   def _loss_of_params(
     self,
     params: types.AgentParams,
-    meta_out: types.UpdateRuleOuts,
+    targets: tuple[types.UpdateRuleOuts, types.ValueOuts | None],
     data: Any,
   ) -> tuple[jax.Array, types.LogDict]:
     """The loss as a function of θ and the targets, for `mixed_mode`."""
+    meta_out, value_out = targets
     inputs, net_state, rollout, mask_weights = data
     outs, actions = self.unroll_for_loss(params, net_state, rollout)
-    inputs = inputs.replace(agent_out=outs, actions=actions)
+    inputs = inputs.replace(
+      agent_out=outs, actions=actions, value_out=value_out
+    )
     return self._loss(inputs, meta_out, mask_weights, backprop=True)
 
   def _unroll_for_learning(

@@ -316,7 +316,7 @@ class Experiment:
       )
       return new_learner, {**log, 'first_bad': first_bad}
 
-    rollout = _without_later_states(rollout)
+    rollout = replay.keep_first_state(rollout)
     buffer = state.buffer
     if buffer is None:
       learner, log = learn(state.learner, rollout)
@@ -390,7 +390,7 @@ class Experiment:
       actor.net_state,
     )
     stacked = utils.tree_stack([step] * self._config.rollout_length)
-    return _without_later_states(types.ActorRollout.from_timestep(stacked))
+    return replay.keep_first_state(types.ActorRollout.from_timestep(stacked))
 
 
 def name_of_bad(
@@ -413,11 +413,6 @@ def name_of_bad(
   leaves = jax.tree_util.tree_leaves_with_path((log, learner))
   path, _ = leaves[first_bad]
   return jax.tree_util.keystr(path[1:], simple=True, separator='/')
-
-
-def _without_later_states(rollout: types.ActorRollout) -> types.ActorRollout:
-  """Of a network's states only the first is needed; it keeps its time axis."""
-  return rollout.replace(states=jax.tree.map(lambda x: x[:1], rollout.states))
 
 
 def _first_not_finite(tree: Any) -> jax.Array:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 LossFn = Callable[[Any, Any, Any], tuple[jax.Array, Any]]
 
@@ -22,7 +24,8 @@ def gradient(loss_fn: LossFn) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
   Args:
     loss_fn: from θ, what the loss depends on besides θ (targets), and data
       without derivative, to a scalar and auxiliary outputs. It must not close
-      over anything that is differentiated.
+      over anything that is differentiated. Leaves of the targets that are not
+      floating point have no derivative.
 
   Returns:
     A function of the same arguments that returns the gradient in θ, and
@@ -43,18 +46,33 @@ def gradient(loss_fn: LossFn) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
   def reverse(residuals: Any, cotangents: Any) -> tuple[Any, Any, None]:
     theta, targets, data = residuals
     direction, _ = cotangents
+    leaves, structure = jax.tree.flatten(targets)
+    is_float = [jnp.issubdtype(x.dtype, jnp.inexact) for x in leaves]
+
+    def loss_of_floats(theta: Any, floats: list[Any]) -> tuple[jax.Array, Any]:
+      rest = iter(floats)
+      merged = [
+        next(rest) if own else x
+        for x, own in zip(leaves, is_float, strict=True)
+      ]
+      return loss_fn(theta, jax.tree.unflatten(structure, merged), data)
+
+    floats = [x for x, own in zip(leaves, is_float, strict=True) if own]
 
     def both_gradients(theta: Any) -> tuple[Any, Any]:
-      grads, _ = jax.grad(loss_fn, argnums=(0, 1), has_aux=True)(
-        theta, targets, data
+      grads, _ = jax.grad(loss_of_floats, argnums=(0, 1), has_aux=True)(
+        theta, floats
       )
       return grads
 
     # d/dε ∇L(θ + ε·direction, targets), in θ and in the targets at once.
-    _, (theta_bar, targets_bar) = jax.jvp(
-      both_gradients, (theta,), (direction,)
-    )
-    return theta_bar, targets_bar, None
+    _, (theta_bar, floats_bar) = jax.jvp(both_gradients, (theta,), (direction,))
+    rest = iter(floats_bar)
+    targets_bar = [
+      next(rest) if own else np.zeros(x.shape, jax.dtypes.float0)
+      for x, own in zip(leaves, is_float, strict=True)
+    ]
+    return theta_bar, jax.tree.unflatten(structure, targets_bar), None
 
   gradient_fn.defvjp(forward, reverse)
   return gradient_fn

@@ -49,6 +49,20 @@ def learning_curves(
   """
   figure = _new_figure()
   axes = figure.subplots()
+  _draw_curves(axes, runs, column, x)
+  _fit_to_lines(axes)
+  axes.set_xlabel(_NAMES.get(x, x))
+  axes.set_ylabel(_NAMES.get(column, column))
+  axes.set_title(title)
+  if runs:
+    axes.legend(loc='best', frameon=False)
+  return figure
+
+
+def _draw_curves(
+  axes: Any, runs: Mapping[str, Rows], column: str, x: str, marker: str = ''
+) -> None:
+  """Draws all seeds of all runs, and their means with bands."""
   for i, (name, rows) in enumerate(runs.items()):
     at, values = metrics_table.curves(rows, column, x)
     if not at.size:
@@ -57,20 +71,13 @@ def learning_curves(
     mean, band = metrics_table.mean_and_band(values)
     for value in values:
       axes.plot(at, value, color=color, alpha=0.35, linewidth=0.8)
-    axes.plot(at, mean, color=color, linewidth=2, label=name)
+    axes.plot(at, mean, color=color, linewidth=2, label=name, marker=marker)
     if len(values) > 1:
       axes.fill_between(
         at, mean - band, mean + band, color=color, alpha=0.15, linewidth=0
       )
-  _fit_to_lines(axes)
-  axes.set_xlabel(_NAMES.get(x, x))
-  axes.set_ylabel(_NAMES.get(column, column))
-  axes.set_title(title)
   axes.grid(alpha=0.3)
   axes.margins(x=0)
-  if runs:
-    axes.legend(loc='best', frameon=False)
-  return figure
 
 
 def _fit_to_lines(axes: Any) -> None:
@@ -96,15 +103,12 @@ def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
   Returns:
     A matplotlib figure.
   """
-  figure = _new_figure(height=4.2 if len(columns) == 1 else 2 + len(columns))
-  grid = figure.subplots(-(-len(columns) // 2), min(2, len(columns)))
-  for axes, (title, names) in zip(
-    np.ravel(grid), columns.items(), strict=False
-  ):
+  figure, grid = _panels(len(columns))
+  for axes, (title, names) in zip(grid, columns.items(), strict=True):
     for name in names:
       at = [row['iteration'] for row in rows]
       axes.plot(at, [row[name] for row in rows], linewidth=1, label=name)
-    axes.set_title(title)
+    axes.set_title(title, fontsize='medium')
     axes.set_xlabel('meta-update')
     axes.grid(alpha=0.3)
     axes.margins(x=0)
@@ -113,11 +117,52 @@ def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
   return figure
 
 
+def grid(
+  curves: Mapping[str, Mapping[str, Rows]],
+  column: str,
+  lines: Mapping[str, Mapping[str, float]] | None = None,
+) -> Any:
+  """Draws the curves of one or more runs over meta-updates, in panels.
+
+  Args:
+    curves: title of a panel to the tables drawn in it, by name of the run.
+    column: what to draw.
+    lines: title of a panel to what else is drawn in it, as horizontal lines.
+
+  Returns:
+    A matplotlib figure.
+  """
+  figure, all_axes = _panels(len(curves))
+  for axes, (title, runs) in zip(all_axes, curves.items(), strict=True):
+    # Few points are shown as such; a single one would not be seen otherwise.
+    longest = max((len(rows) for rows in runs.values()), default=0)
+    marker = '.' if longest < 50 else ''
+    _draw_curves(axes, runs, column, 'iteration', marker)
+    for i, (name, value) in enumerate((lines or {}).get(title, {}).items()):
+      style = dict(color='0.35', linestyle=('--', ':')[i % 2], linewidth=1.2)
+      axes.axhline(value, label=name, **style)
+    _fit_to_lines(axes)
+    axes.set_title(title, fontsize='medium')
+    axes.set_xlabel('meta-update')
+    legend = axes.legend(loc='best', frameon=False, fontsize='small')
+    legend.set_in_layout(False)  # Long names must not squeeze the axes.
+  return figure
+
+
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
   """Writes a figure as PNG, whole or not at all."""
   with files.atomic_writer(path) as file:
     # No date or version inside: the same curves are the same file.
     figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
+
+
+def _panels(number: int) -> tuple[Any, Sequence[Any]]:
+  """A figure with panels in up to two columns, and their axes."""
+  figure = _new_figure(height=4.2 if number == 1 else 2 + number)
+  all_axes = np.ravel(figure.subplots(-(-number // 2), min(2, number)))
+  for axes in all_axes[number:]:
+    axes.remove()
+  return figure, list(all_axes[:number])
 
 
 def _new_figure(height: float = 4.2) -> Any:

@@ -71,6 +71,21 @@ def split_batch(batch_size: int, replay_fraction: float) -> tuple[int, int]:
   return fresh, batch_size - fresh
 
 
+def keep_first_state(rollout: types.ActorRollout) -> types.ActorRollout:
+  """Drops the network's states but for the first, before which nothing was.
+
+  A learner unrolls the network again from there, so that a buffer need not
+  keep the others.
+
+  Args:
+    rollout: leaves [T+1, B, ...].
+
+  Returns:
+    The same with `states` of leaves [1, B, ...].
+  """
+  return rollout.replace(states=jax.tree.map(lambda x: x[:1], rollout.states))
+
+
 def add(buffer: ReplayState, rollout: types.ActorRollout) -> ReplayState:
   """Stores B trajectories, over the oldest ones if the buffer is full.
 

@@ -22,7 +22,8 @@ from disco_rl import utils
 # that what a command does never depends on a download.
 DEFAULT = 'catch_small'
 
-_BEST_FILE, _LAST_FILE = 'best_rule.npz', 'rule.npz'
+# In the folder of a run.
+BEST_RULE_FILE, _LAST_FILE = 'best_rule.npz', 'rule.npz'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +112,7 @@ def save_rule(
 def _load_run(folder: pathlib.Path) -> Rule:
   """The best rule of a run, or its last."""
   name = folder.resolve().name
-  for file, which in ((_BEST_FILE, 'best'), (_LAST_FILE, 'last')):
+  for file, which in ((BEST_RULE_FILE, 'best'), (_LAST_FILE, 'last')):
     path = folder / file
     if path.exists():
       step = rule_params.load_metadata(path).get('step')

@@ -17,6 +17,7 @@ import pathlib
 from typing import Any
 import zipfile
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -109,12 +110,13 @@ def check_like(
   """Raises an error that names every tensor that differs in name or shape.
 
   Args:
-    params: `{module: {name: array}}`.
+    params: `{module: {name: array}}`, or any other tree of arrays.
     like: the same, of arrays or specs, as it should be.
     where: what the message calls `params`.
   """
-  found = {k: np.shape(x) for k, x in _flatten(params, where).items()}
-  expected = {k: tuple(x.shape) for k, x in _flatten(like, where).items()}
+  if isinstance(params, str | os.PathLike):
+    _flatten(params, where)  # Says how to load them.
+  found, expected = _shapes(params), _shapes(like)
   problems = [f'{k} is missing' for k in sorted(expected.keys() - found.keys())]
   problems += [
     f'{k} is not expected' for k in sorted(found.keys() - expected.keys())
@@ -131,6 +133,13 @@ def check_like(
       f'{where} do not fit the meta-network: {shown}{more}. Use the settings '
       'the rule was trained with'
     )
+
+
+def _shapes(params: types.MetaParams) -> dict[str, tuple[int, ...]]:
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='/'): np.shape(x)
+    for path, x in jax.tree_util.tree_leaves_with_path(params)
+  }
 
 
 def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:

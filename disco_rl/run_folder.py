@@ -7,8 +7,8 @@
   curve.png      the learning curve
   params_*.npz   the final parameters of the agents, one file per seed
 
-Runs of meta-training have other pictures, trials of the rule (trials_*.csv) and
-the best rule so far (best_rule.npz).
+Runs of meta-training have other pictures, evaluations of the rule on the way
+(evaluations_*.csv, baseline_*.csv) and the best rule so far (best_rule.npz).
 
 Every file is replaced as a whole or grows by whole rows, so that the folder is
 good after a kill at any moment. Only one process at a time can write to it.
@@ -27,8 +27,11 @@ from disco_rl import metrics_table
 # All that a run may write; the state is removed last.
 _FILES = (
   'metrics.csv',
-  'trials_*.csv',
+  'evaluations_*.csv',
+  'baseline_*.csv',
   'curve.png',
+  'evaluations.png',
+  'returns.png',
   'rewards.png',
   'training.png',
   'params_*.npz',

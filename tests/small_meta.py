@@ -22,15 +22,21 @@ def critic() -> Any:
 
 
 def make_meta_agent(
-  axis_name: Any = None, num_devices: int = 1, **changes: Any
+  axis_name: Any = None,
+  num_devices: int = 1,
+  settings: Any = None,
+  optimizer: Any = None,
+  regularizer: Any = None,
+  **changes: Any,
 ) -> meta_agent.MetaAgent:
   config = config_lib.Config(**{**SIZES, **changes}).per_device(num_devices)
   env = small.environment(config.num_envs)
   an_agent = agent.Agent(
     single_observation_spec=env.single_observation_spec(),
     single_action_spec=env.single_action_spec(),
-    agent_settings=small.settings('disco'),
+    agent_settings=small.settings('disco') if settings is None else settings,
     batch_axis_name=axis_name,
+    optimizer=optimizer,
   )
   return meta_agent.MetaAgent(
     an_agent,
@@ -38,6 +44,7 @@ def make_meta_agent(
     env,
     config,
     axis_name,
+    regularizer,
   )
 
 

@@ -397,7 +397,7 @@ def test_compare(whole_run, tmp_path, capsys):
   assert out.read_bytes()[:4] == b'\x89PNG'
   assert main.main(arguments) == 2
   assert 'say --overwrite' in capsys.readouterr().err
-  (tmp_path / 'config.json').write_text(json.dumps(dict(command='meta-train')))
+  (tmp_path / 'config.json').write_text(json.dumps(dict(command='rules')))
   assert main.main(['compare', str(tmp_path), '--out=x.png']) == 2
   assert 'is no run of disco-rl eval' in capsys.readouterr().err
   (tmp_path / 'config.json').unlink()

@@ -11,10 +11,15 @@ from disco_rl import evaluation
 from disco_rl import metrics_table
 from disco_rl import rule_params
 from disco_rl.cli import main
-from disco_rl.cli import rule_trial
+from disco_rl.cli import rule_evaluation
+from disco_rl.environments import registry
+from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import settings as settings_lib
+from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.meta_training import training
 from tests import runs
 from tests import small
+from tests import small_meta
 
 TINY = [
   *('--set=env.catch.columns=4', '--set=meta.rollout_length=7'),
@@ -46,6 +51,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   assert names == {
     'config.json',
     'metrics.csv',
+    'returns.png',
     'rewards.png',
     'training.png',
     'rule.npz',
@@ -53,7 +59,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   }
   rows = metrics_table.read_csv(whole / 'metrics.csv')
   assert [row['iteration'] for row in rows] == [1, 2, 3, 4, 5]
-  for name in ('meta_loss', 'target_kl', 'meta_grad_norm', 'pos_rewards'):
+  for name in ('meta_loss', 'target_kl', 'meta_grad_norm', 'return/catch'):
     assert np.isfinite([row[name] for row in rows]).all()
   metadata = rule_params.load_metadata(whole / 'rule.npz')
   assert metadata['step'] == 5 and metadata['seed'] == 0
@@ -67,6 +73,8 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   assert main.main(resume) == 0
   runs.check_same_files(parts, whole)
 
+  _check_library_has_the_same_rows(rows)
+
   # Fresh agents learn with what it made, and another run begins with it.
   arguments = ['eval', '--rule', str(whole), '--quiet', '--steps=6']
   arguments += ['--set=experiment.batch_size=8', '--devices=1']
@@ -74,6 +82,34 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys):
   assert main.main(arguments) == 0
   dry = [f'--init={whole}', '--dry-run']
   assert _meta_train(*dry) == 0
+
+
+def _check_library_has_the_same_rows(rows):
+  """The same seed is the same run: command, function and loop."""
+  sizes = config_lib.Config(num_inner_updates=1, rollout_length=7, batch_size=3)
+  result = training.meta_train(
+    'catch',
+    num_updates=2,
+    config=sizes,
+    env_settings={'catch': dict(columns=4)},
+    critic=small_meta.critic(),
+  )
+  group = trainer_lib.Group(
+    registry.environment_fn('catch', rows=5, columns=4),
+    small.settings('disco'),
+    critic=small_meta.critic(),
+    name='catch',
+  )
+  trainer = trainer_lib.Trainer([group], sizes)
+  init_rng, eta_rng, step_rng = training.keys(0)
+  state = trainer.init(init_rng, trainer.init_params(eta_rng))
+  by_hand = [row for _, row in training.train(trainer, state, step_rng, 2)]
+  np.testing.assert_equal(by_hand, result.rows)
+  for row, wanted in zip(result.rows, rows, strict=False):
+    assert wanted.keys() == row.keys() | {'seed'}
+    for name, value in row.items():
+      np.testing.assert_allclose(value, wanted[name], 1e-6, 1e-12, err_msg=name)
+  assert result.agent_settings.update_rule_name == 'disco'
 
 
 @pytest.mark.slow
@@ -106,24 +142,47 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
 
 
 @pytest.mark.slow
-def test_trials_with_fresh_agents_keep_the_best_rule(tmp_path):
+def test_evaluations_with_fresh_agents_keep_the_best_rule(tmp_path, capsys):
   out = tmp_path / 'x'
   sizes = ('--set=eval.num_seeds=2', '--num-agents=1')
   assert _meta_train('--steps=2', '--eval-every=1', f'--out={out}', *sizes) == 0
-  rows = metrics_table.read_csv(out / 'trials_catch.csv')
+  shown = capsys.readouterr().out
+  assert 'baseline actor_critic: ' in shown and 'meta-update 0, fresh' in shown
+  rows = metrics_table.read_csv(out / 'evaluations_catch.csv')
   assert [(r['iteration'], r['seed']) for r in rows] == [
-    (1, 0),
-    (1, 1),
-    (2, 0),
-    (2, 1),
+    (i, seed) for i in (0, 1, 2) for seed in (0, 1)
   ]
-  scores = [
+  baseline = metrics_table.read_csv(out / 'baseline_catch.csv')
+  assert [(r['iteration'], r['seed']) for r in baseline] == [(0, 0), (0, 1)]
+  means = [
     np.mean([r['final_return'] for r in rows if r['iteration'] == i])
-    for i in (1, 2)
+    for i in (0, 1, 2)
+  ]
+  hand_designed = np.mean([r['final_return'] for r in baseline])
+  scores = [
+    rule_evaluation.normalized_score(mean, means[0], hand_designed)
+    for mean in means
   ]
   best = rule_params.load_metadata(out / 'best_rule.npz')
-  assert best['step'] == 1 + int(np.argmax(scores))
-  np.testing.assert_allclose(best['score'], max(scores), 1e-5)
+  assert best['step'] == int(np.argmax(scores))
+  np.testing.assert_allclose(best['score'], max(scores), 1e-4, 1e-6)
+  assert (out / 'evaluations.png').exists()
+
+  # What was done before a kill is not done again; what was done after the last
+  # checkpoint is.
+  with (out / 'evaluations_catch.csv').open('a') as file:
+    file.write('3,0,9.9\n')
+  before = (out / 'baseline_catch.csv').stat().st_mtime_ns
+  resume = ['meta-train', '--resume', str(out), '--steps=3', '--quiet']
+  assert main.main(resume) == 0
+  assert (out / 'baseline_catch.csv').stat().st_mtime_ns == before
+  rows = metrics_table.read_csv(out / 'evaluations_catch.csv')
+  assert [r['iteration'] for r in rows] == [0, 0, 1, 1, 2, 2, 3, 3]
+  assert max(r['final_return'] for r in rows) < 9.9
+  capsys.readouterr()
+  picture = f'--out={tmp_path / "c.png"}'
+  assert main.main(['compare', str(out), str(out), picture]) == 0
+  assert f'{hand_designed:.3f}' in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -143,7 +202,19 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
   [
     (['--init=actor_critic'], 'has no parameters to train'),
     (['--init=disco_104'], 'did you mean disco_103'),
-    (['--env=catch_numpy'], 'is no environment in JAX'),
+    (
+      ['--env=catch_numpy'],
+      'cannot use catch_numpy, which runs on the host',
+    ),
+    (
+      ['--env=gym:CartPole-v1'],
+      'cannot use gym:CartPole-v1, which runs on the',
+    ),
+    (
+      ['--env=atari:Pong', '--init=x.npz'],
+      'such as catch, gymnax:<id> or your',
+    ),
+    (['--eval-every=1', '--set=eval.baseline=x'], "unknown baseline 'x'"),
     (['--env=catch', '--env=catch'], 'given twice'),
     (['--set=meta.num_inner_updates=0'], 'num_inner_updates must be at least'),
     (['--set=meta.rollout_length=1'], 'rollout_length must be at least 2'),
@@ -206,8 +277,106 @@ def test_names_with_dots_and_the_settings_of_a_rule(tmp_path, capsys):
 
 
 def test_only_agents_that_ended_an_episode_count():
-  assert rule_trial.mean_score([1.0, float('nan'), 2.0]) == 1.5
-  assert np.isnan(rule_trial.mean_score([float('nan')]))
+  assert rule_evaluation.mean_return([1.0, float('nan'), 2.0]) == 1.5
+  assert np.isnan(rule_evaluation.mean_return([float('nan')]))
+
+
+@pytest.mark.parametrize(
+  ('value', 'initial', 'baseline', 'score'),
+  [
+    (0.5, -0.5, 1.5, 0.5),
+    (1.5, -0.5, 1.5, 1.0),
+    (1.0, 0.5, -0.5, 0.5),  # A baseline that is worse does not turn it round.
+    (10.5, 10.0, 10.1, 0.5 / 1.01),  # Near each other: a tenth of the larger.
+    (3.0, 0.0, 0.0, 3.0),
+    (3.0, 2.0, np.nan, 5.0),
+    (3.0, np.nan, 2.0, 5.0),
+    (3.0, np.nan, np.nan, 3.0),
+  ],
+)
+def test_scores_are_normalized(value, initial, baseline, score):
+  actual = rule_evaluation.normalized_score(value, initial, baseline)
+  np.testing.assert_allclose(actual, score, 1e-6)
+
+
+def _write(path, returns, **more):
+  rows = [
+    dict(iteration=i, seed=0, **{**more, 'final_return': value})
+    for i, value in returns.items()
+  ]
+  path.unlink(missing_ok=True)
+  metrics_table.append_csv(path, rows)
+
+
+def test_no_environment_outweighs_another(tmp_path):
+  """By plain averages the large returns would decide."""
+  nan = float('nan')
+  _write(tmp_path / 'evaluations_small.csv', {0: 0.0, 1: 1.0, 2: 0.1})
+  _write(tmp_path / 'baseline_small.csv', {0: 1.0})
+  _write(tmp_path / 'evaluations_gym_large.csv', {0: 10.0, 1: 50.0, 2: 90.0})
+  _write(tmp_path / 'baseline_gym_large.csv', {0: 110.0})
+  _write(tmp_path / 'evaluations_never.csv', {0: nan, 1: nan, 2: nan})
+  scores = rule_evaluation.scores(tmp_path, ['small', 'gym:large', 'never'])
+  wanted = {0: 0.0, 1: (1.0 + 0.4) / 2, 2: (0.1 + 0.8) / 2}
+  assert scores == pytest.approx(wanted)
+  # Who ended no episode where others did has no score.
+  _write(tmp_path / 'evaluations_never.csv', {0: 1.0, 1: nan, 2: 1.0})
+  scores = rule_evaluation.scores(tmp_path, ['small', 'gym:large', 'never'])
+  assert scores.keys() == {0, 2}
+
+
+def test_meta_training_runs_are_compared(tmp_path, capsys):
+  """By environment; the table shows fresh agents and the baseline too."""
+  for n, name in enumerate(('one', 'other')):
+    run = tmp_path / name
+    run.mkdir()
+    asked = dict(env=['catch', 'gymnax:X'], eval_env=['catch'])
+    config = dict(command='meta-train', rule='random', asked=asked)
+    (run / 'config.json').write_text(json.dumps(config))
+    columns = {'return/catch': n + 0.25, 'return/gymnax:X': 70.0}
+    metrics = dict.fromkeys(range(1, 4), 0.0)
+    _write(run / 'metrics.csv', metrics, **columns)
+    _write(run / 'evaluations_catch.csv', {0: -0.5, 2: n + 0.75})
+    _write(run / 'baseline_catch.csv', {0: 0.875})
+  folders = [str(tmp_path / name) for name in ('one', 'other')]
+  out = tmp_path / 'c.png'
+  assert main.main(['compare', *folders, f'--out={out}']) == 0
+  lines = capsys.readouterr().out.splitlines()
+  shown = [line.split()[1:] for line in lines[2:6]]
+  assert shown[0] == ('random catch 3 0.250 0.250 -0.500 0.750 0.875'.split())
+  assert shown[1] == 'random gymnax:X 3 70.000 70.000 - - -'.split()
+  assert shown[2][-2] == '1.750'
+  assert out.read_bytes()[:4] == b'\x89PNG'
+
+  mine = f'--out={tmp_path / "d.png"}'
+  assert main.main(['compare', *folders, mine, '--column=return/catch']) == 0
+  for arguments, message in [
+    (['--column=x'], "no column 'x'"),
+    (['--x=env_steps'], 'drawn over meta-updates'),
+  ]:
+    more = [*arguments, f'--out={tmp_path / "e.png"}']
+    assert main.main(['compare', *folders, *more]) == 2
+    assert message in capsys.readouterr().err
+  config = dict(command='eval', rule='x', asked=dict(env='catch'))
+  (tmp_path / 'one' / 'config.json').write_text(json.dumps(config))
+  assert main.main(['compare', *folders, f'--out={tmp_path / "e.png"}']) == 2
+  assert 'compare those of one command at a time' in capsys.readouterr().err
+
+
+def test_a_trained_rule_goes_on_with_a_small_learning_rate(tmp_path, capsys):
+  eta, _ = small.make_agent('disco').update_rule.init_params(
+    jax.random.PRNGKey(1)
+  )
+  rule_params.save(tmp_path / 'x.npz', eta, {})
+  trained = f'--init={tmp_path / "x.npz"}'
+  for arguments, rate in [
+    ([], 5e-4),
+    ([trained], 1e-5),
+    ([trained, '--set=meta.learning_rate=1e-3'], 1e-3),
+  ]:
+    assert _meta_train('--dry-run', *arguments) == 0
+    settings = json.loads(capsys.readouterr().out)['settings']
+    assert settings['meta']['learning_rate'] == rate
 
 
 def test_a_rule_of_another_shape_is_refused(tmp_path, capsys):

@@ -376,6 +376,27 @@ def test_batches_are_the_fresh_trajectories_and_replayed_ones():
   assert seen_old
 
 
+def test_replay_keeps_one_network_state_per_trajectory():
+  """The first, as the replay of evaluation does; shapes only."""
+  settings = small.settings('policy_gradient')
+  with settings.unlocked():
+    settings.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
+  an_agent = small_meta.make_meta_agent(
+    settings=settings, batch_size=4, replay_fraction=0.5, replay_capacity=8
+  )
+  rng = jax.random.PRNGKey(0)
+  state, train, valid = jax.eval_shape(
+    lambda: an_agent.act(an_agent.init(rng), rng)
+  )
+  stored = jax.tree.leaves(state.buffer.data.states)
+  assert stored and all(x.shape[:2] == (8, 1) for x in stored)
+  assert state.buffer.data.rewards.shape == (8, 7)
+  for x in jax.tree.leaves(train.states):
+    assert x.shape[:3] == (2, 1, 4)
+  for x in jax.tree.leaves(valid.states):
+    assert x.shape[:2] == (1, 2)
+
+
 @pytest.mark.slow
 def test_the_program_does_not_grow_with_the_number_of_agents():
   lines = []

@@ -1,10 +1,17 @@
 """Draws several runs in one picture, with a table.
 
-disco-rl compare runs/catch-disco_103 runs/catch-actor_critic --out both.png
+  disco-rl compare runs/catch-disco_103 runs/catch-actor_critic --out both.png
+  disco-rl compare runs/meta-catch runs/meta-catch-2
+
+Runs of `eval` are compared by the learning curves of their agents; runs of
+`meta-train` by the returns of the agents in training and, with --eval-every, of
+fresh agents, each environment by itself.
 """
 
 import argparse
+import dataclasses
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +19,9 @@ from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import run_folder
 from disco_rl.cli import errors
+from disco_rl.cli import rule_evaluation
 from disco_rl.cli import tables
+from disco_rl.meta_training import pictures
 
 HELP = 'draw several runs in one picture'
 
@@ -32,12 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--x',
     choices=('iteration', 'env_steps'),
     default='iteration',
-    help='horizontal axis (default: iteration)',
+    help='horizontal axis (default: iteration, which for runs of meta-train is '
+    'the meta-update)',
   )
   add(
     '--column',
-    default='average_return',
-    help='vertical axis, a column of metrics.csv (default: average_return)',
+    help='vertical axis, a column of metrics.csv (default: average_return, for '
+    'runs of meta-train the returns in each environment)',
   )
 
 
@@ -47,39 +57,158 @@ def run(arguments: argparse.Namespace) -> int:
     out = pathlib.Path(arguments.out)
     if out.exists() and not arguments.overwrite:
       raise errors.UsageError(f'{out} exists; say --overwrite to replace it')
-    runs: dict[str, list[metrics_table.Row]] = {}
-    table = []
-    envs = set()
-    for path in arguments.runs:
-      config = run_folder.read_config(path)
-      if config.get('command') != 'eval':
-        raise errors.UsageError(
-          f'{path} is no run of disco-rl eval: only learning curves of agents '
-          'can be compared'
-        )
-      rows = metrics_table.read_csv(pathlib.Path(path) / 'metrics.csv')
-      if not rows:
-        raise errors.UsageError(f'{path} has no metrics yet')
-      name = config['rule']
-      runs[f'{name} ({path})' if name in runs else name] = rows
-      table.append(_line(path, config, rows))
-      envs.add(config['asked']['env'])
-    if plots.is_available():
-      figure = plots.learning_curves(
-        runs, arguments.column, arguments.x, ', '.join(sorted(envs))
+    runs = [_read(pathlib.Path(path)) for path in arguments.runs]
+    commands = {run.config['command'] for run in runs}
+    if len(commands) > 1:
+      raise errors.UsageError(
+        'runs of eval and of meta-train measure different things and cannot be '
+        'drawn in one picture: compare those of one command at a time'
       )
+    compare = dict(eval=_compare_agents)
+    compare['meta-train'] = _compare_rules
+    table, figure = compare[commands.pop()](runs, arguments)
+    if figure is not None:
       plots.save(figure, out)
-  print(
-    tables.format_table(
-      ('run', 'rule', 'env', 'seeds', 'iterations', 'last 100', 'whole run'),
-      table,
-    )
-  )
-  if plots.is_available():
+  print(table)
+  if figure is not None:
     print(f'picture: {out}')
   else:
     print("no picture: pip install 'disco_rl[plots]' for one")
   return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+  """A run that was read."""
+
+  path: pathlib.Path
+  config: dict[str, Any]
+  rows: list[metrics_table.Row]
+
+
+def _read(path: pathlib.Path) -> _Run:
+  config = run_folder.read_config(path)
+  if config.get('command') not in ('eval', 'meta-train'):
+    raise errors.UsageError(
+      f'{path} is no run of disco-rl eval or disco-rl meta-train'
+    )
+  rows = metrics_table.read_csv(path / 'metrics.csv')
+  if not rows:
+    raise errors.UsageError(f'{path} has no metrics yet')
+  return _Run(path, config, rows)
+
+
+def _by_name(runs: list[_Run]) -> dict[str, _Run]:
+  """Runs by their rule, and by their path where that is not enough."""
+  named: dict[str, _Run] = {}
+  for run in runs:
+    name = run.config['rule']
+    named[f'{name} ({run.path})' if name in named else name] = run
+  return named
+
+
+def _compare_agents(
+  runs: list[_Run], arguments: argparse.Namespace
+) -> tuple[str, Any]:
+  """Learning curves of agents: a table, and a figure if there can be one."""
+  figure = None
+  if plots.is_available():
+    figure = plots.learning_curves(
+      {name: run.rows for name, run in _by_name(runs).items()},
+      arguments.column or 'average_return',
+      arguments.x,
+      ', '.join(sorted({run.config['asked']['env'] for run in runs})),
+    )
+  table = tables.format_table(
+    ('run', 'rule', 'env', 'seeds', 'iterations', 'last 100', 'whole run'),
+    [_line(str(run.path), run.config, run.rows) for run in runs],
+  )
+  return table, figure
+
+
+def _compare_rules(
+  runs: list[_Run], arguments: argparse.Namespace
+) -> tuple[str, Any]:
+  """Returns by environment along meta-training: a table, and a figure."""
+  if arguments.x != 'iteration':
+    raise errors.UsageError(
+      f'--x {arguments.x} is for runs of eval; those of meta-train are drawn '
+      'over meta-updates'
+    )
+  panels: dict[str, dict[str, list[metrics_table.Row]]] = {}
+  lines = []
+  are_unique = len({run.path.name for run in runs}) == len(runs)
+  for run in runs:
+    drawn = {}
+    if arguments.column:
+      drawn[arguments.column] = _column(run.rows, arguments.column)
+    columns = pictures.return_columns(run.rows)
+    for env in dict.fromkeys(
+      [*columns, *rule_evaluation.environments(run.config)]
+    ):
+      fresh, baseline = rule_evaluation.read(run.path, env)
+      returns = _column(run.rows, columns[env]) if env in columns else []
+      lines.append(_rule_line(run, env, returns, fresh, baseline))
+      if not arguments.column:
+        drawn[f'return of agents in training: {env}'] = returns
+        drawn[f'return of fresh agents: {env}'] = _column(fresh, 'final_return')
+    for title, rows in drawn.items():
+      if rows:
+        name = run.path.name if are_unique else str(run.path)
+        panels.setdefault(title, {})[name] = rows
+  table = tables.format_table(
+    (
+      'run',
+      'init',
+      'env',
+      'meta-updates',
+      'first 10%',
+      'last 10%',
+      'fresh: initial',
+      'fresh: best',
+      'baseline',
+    ),
+    lines,
+  )
+  figure = plots.grid(panels, 'value') if plots.is_available() else None
+  return table, figure
+
+
+def _column(
+  rows: list[metrics_table.Row], column: str
+) -> list[metrics_table.Row]:
+  """A table with one column of another, called `value`."""
+  if rows and column not in rows[0]:
+    known = sorted(rows[0])
+    raise errors.UsageError(f'no column {column!r}; there are {known}')
+  return [
+    dict(iteration=row['iteration'], seed=row['seed'], value=row[column])
+    for row in rows
+  ]
+
+
+def _rule_line(
+  run: _Run,
+  env: str,
+  returns: list[metrics_table.Row],
+  fresh: list[metrics_table.Row],
+  baseline: float,
+) -> tuple[str, ...]:
+  values = [row['value'] for row in returns]
+  part = max(1, len(values) // 10)
+  by_update = rule_evaluation.returns_by_update(fresh)
+  show = lambda x: f'{x:.3f}' if np.isfinite(x) else '-'
+  return (
+    str(run.path),
+    run.config['rule'],
+    env,
+    str(int(run.rows[-1]['iteration'])),
+    show(rule_evaluation.mean_return(values[:part])),
+    show(rule_evaluation.mean_return(values[-part:])),
+    show(by_update.get(0, np.nan)),
+    show(max(filter(np.isfinite, by_update.values()), default=np.nan)),
+    show(baseline),
+  )
 
 
 def _line(

@@ -1,17 +1,21 @@
 """Discovers an update rule, or improves one, by training agents with it.
 
   disco-rl meta-train --init random --out runs/my_rule
-  disco-rl meta-train --init disco_103 --steps 50 --set meta.learning_rate=1e-5
+  disco-rl meta-train --init disco_103 --steps 50
   disco-rl meta-train --num-agents 8 --set meta.num_inner_updates=20
   disco-rl meta-train --resume runs/my_rule
   disco-rl eval --rule runs/my_rule                 # fresh agents learn with it
 
 The defaults are the small reference setting: two agents on Catch 5x5, windows
 of two inner updates on 16 steps of 32 environments, 800 meta-updates. In the
-output folder are the settings (config.json), the metrics (metrics.csv), two
-pictures (rewards.png, training.png) and the rule as it is now (rule.npz). With
---eval-every there are also the returns that fresh agents reach with it
-(trials_ENV.csv) and the best rule so far (best_rule.npz).
+output folder are the settings (config.json), the metrics (metrics.csv, with the
+episodes' returns by environment), pictures (returns.png, rewards.png,
+training.png) and the rule as it is now (rule.npz). With --eval-every there are
+also the returns that fresh agents reach with it (evaluations_ENV.csv,
+evaluations.png), beside those with the initial rule and with the hand-designed
+actor_critic (baseline_ENV.csv), and the best rule so far (best_rule.npz): the
+one with the highest (return - initial) / |baseline - initial|, averaged over
+environments.
 """
 
 import argparse
@@ -35,9 +39,9 @@ from disco_rl import run_folder
 from disco_rl.cli import errors
 from disco_rl.cli import interrupts
 from disco_rl.cli import meta_train_config
-from disco_rl.cli import rule_trial
+from disco_rl.cli import rule_evaluation
 from disco_rl.cli import run_config
-from disco_rl.environments import registry
+from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
@@ -53,7 +57,7 @@ class _Plan:
   settings: config_dict.ConfigDict
   trainer: trainer_lib.Trainer
   state: trainer_lib.TrainState
-  trial: rule_trial.RuleTrial | None
+  evaluate: rule_evaluation.RuleEvaluation | None
   rows: list[metrics_table.Row]
   bad_in_a_row: int
 
@@ -64,14 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--init',
     help='where η begins: random, a name that `disco-rl rules` lists, or the '
-    'path of a rule file or of the folder of a run (default: random)',
+    'path of a rule file or of the folder of a run (default: random). A rule '
+    'that was trained before goes on with a smaller meta.learning_rate, '
+    f'{config_lib.FINE_TUNING_LEARNING_RATE:g} instead of '
+    f'{config_lib.Config.learning_rate:g}, unless --set says otherwise',
   )
   add(
     '--env',
     action='append',
-    help='environment of a group of agents, one of '
-    f'{", ".join(registry.known_names())} that runs on the device; may be '
-    'repeated (default: catch, 5x5)',
+    help='environment of a group of agents; it must be written in JAX, as are '
+    'catch and gymnax:<id>. May be repeated (default: catch, 5x5)',
   )
   add(
     '--steps',
@@ -83,8 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--eval-every',
     type=int,
     metavar='K',
-    help='after every K meta-updates, train fresh agents with the rule and log '
-    'their return (default: never)',
+    help='before the first and after every K meta-updates, train fresh agents '
+    'with the rule and log their return (default: never)',
   )
   add(
     '--eval-env',
@@ -119,8 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
       return _train(plan, show_progress=not arguments.quiet)
     finally:
-      if plan.trial is not None:
-        plan.trial.close()
+      if plan.evaluate is not None:
+        plan.evaluate.close()
 
 
 def _start(arguments: argparse.Namespace) -> _Plan | None:
@@ -128,12 +134,13 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   asked = run_config.from_arguments(arguments, meta_train_config.DEFAULTS)
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)
+  meta_train_config.check_environments(asked['env'])
   choice = _choose_rule(asked['init'])
   rule_settings = {} if choice is None else dict(choice.settings)
   settings = meta_train_config.resolve(asked, rule_settings)
   config = _describe(asked, settings, rule_settings)
   trainer = meta_train_config.make_trainer(settings)
-  init_rng, eta_rng, _ = _keys(settings.seed)
+  init_rng, eta_rng, _ = training.keys(settings.seed)
   if choice is None:
     eta = trainer.init_params(eta_rng)
   else:
@@ -141,10 +148,10 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     rule_params.check_like(
       eta, trainer.eta_spec, f'the parameters of {choice.name}'
     )
-  trial = _make_trial(settings)
+  evaluate = _make_evaluation(settings)
   if arguments.dry_run:
-    if trial is not None:
-      trial.close()
+    if evaluate is not None:
+      evaluate.close()
     print(json.dumps(config, indent=2))
     return None
   state = trainer.init(init_rng, eta)
@@ -155,10 +162,10 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
   folder = run_folder.RunFolder.create(out, config, arguments.overwrite)
   print(
     f'{trainer.num_agents} agents in {", ".join(asked["env"])}, η from '
-    f'{asked["init"]}: {out}',
+    f'{choice.name if choice else asked["init"]}: {out}',
     flush=True,
   )
-  plan = _Plan(folder, settings, trainer, state, trial, [], 0)
+  plan = _Plan(folder, settings, trainer, state, evaluate, [], 0)
   # A resumed run needs no other file than its own.
   _save_rule(plan, state)
   return plan
@@ -172,7 +179,7 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
   described = _describe(asked, settings, rule_settings)
   run_config.check_same(config['settings'], described['settings'])
   trainer = meta_train_config.make_trainer(settings)
-  init_rng, eta_rng, _ = _keys(settings.seed)
+  init_rng, eta_rng, _ = training.keys(settings.seed)
   bad_in_a_row = 0
   if folder.state_path.exists():
     like = jax.eval_shape(
@@ -182,7 +189,7 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
     state, bad_in_a_row = trainer.place(saved[0]), int(saved[1])
   else:
     choice = _choose_rule(
-      str(folder.path) if folder.rule_path.exists() else asked['init']
+      str(folder.rule_path) if folder.rule_path.exists() else asked['init']
     )
     eta = choice.eta if choice else trainer.init_params(eta_rng)
     state = trainer.init(init_rng, eta)
@@ -193,16 +200,16 @@ def _restore(folder: run_folder.RunFolder, asked: dict[str, Any]) -> _Plan:
     )
   folder.write_config(described)
   rows = folder.cut_metrics(done)
-  for env in meta_train_config.trial_environments(settings):
-    folder.cut_table(rule_trial.trial_path(folder.path, env), done)
+  for env in meta_train_config.evaluation_environments(settings):
+    folder.cut_table(rule_evaluation.evaluations_path(folder.path, env), done)
   print(f'Going on from meta-update {done}: {folder.path}', flush=True)
-  trial = _make_trial(settings)
-  return _Plan(folder, settings, trainer, state, trial, rows, bad_in_a_row)
+  evaluate = _make_evaluation(settings)
+  return _Plan(folder, settings, trainer, state, evaluate, rows, bad_in_a_row)
 
 
 def _choose_rule(init: str) -> rule_choice.Rule | None:
   """The rule to begin with; None for random η."""
-  if init == 'random':
+  if init == training.RANDOM:
     return None
   choice = rule_choice.load_rule(init)
   if choice.eta is None:
@@ -226,38 +233,39 @@ def _describe(
   )
 
 
-def _make_trial(
+def _make_evaluation(
   settings: config_dict.ConfigDict,
-) -> rule_trial.RuleTrial | None:
-  return rule_trial.RuleTrial(settings) if settings.eval.every else None
+) -> rule_evaluation.RuleEvaluation | None:
+  if not settings.eval.every:
+    return None
+  return rule_evaluation.RuleEvaluation(settings)
 
 
 def _train(plan: _Plan, show_progress: bool) -> int:
   """Trains to the end, or until it is stopped; returns the exit code."""
   settings, folder = plan.settings, plan.folder
-  *_, step_rng = _keys(settings.seed)
+  *_, step_rng = training.keys(settings.seed)
   state = plan.state
   done = int(state.step)
-  bar = progress.Progress(settings.steps, done, enabled=show_progress)
   code = 0
   with interrupts.Interrupts() as interrupt:
-    for state, measured in training.train(
-      plan.trainer, plan.state, step_rng, settings.steps
-    ):
+    if plan.evaluate is not None:
+      _evaluate_baseline(plan, plan.evaluate)
+      if done == 0:
+        _evaluate_rule(plan, plan.evaluate, state)
+    bar = progress.Progress(settings.steps, done, enabled=show_progress)
+    updates = training.train(plan.trainer, plan.state, step_rng, settings.steps)
+    for state, measured in () if interrupt.requested else updates:
       done = int(measured['iteration'])
       row = dict(iteration=done, seed=settings.seed) | measured
       plan.rows.append(row)
       metrics_table.append_csv(folder.metrics_path, [row])
-      bar.update(
-        done,
-        meta_loss=row['meta_loss'],
-        reward=row['rewards'],
-        gradient=row['meta_grad_norm'],
-      )
+      training.show_row(bar, row)
       all_bad = row['num_bad_agents'] == plan.trainer.num_agents
       plan.bad_in_a_row = plan.bad_in_a_row + 1 if all_bad else 0
-      if plan.trial is not None and done % settings.eval.every == 0:
-        _try_rule(plan, plan.trial, state, done)
+      if plan.evaluate is not None and done % settings.eval.every == 0:
+        bar.close()
+        _evaluate_rule(plan, plan.evaluate, state)
       if done % settings.checkpoint_every == 0:
         _save(plan, state)
       if plan.bad_in_a_row >= settings.max_bad_in_a_row:
@@ -282,12 +290,6 @@ def _train(plan: _Plan, show_progress: bool) -> int:
   return 0
 
 
-def _keys(seed: int) -> tuple[Any, Any, Any]:
-  """Of the agents, of random η, and of the meta-updates."""
-  keys = jax.random.split(jax.random.PRNGKey(seed), 3)
-  return keys[0], keys[1], keys[2]
-
-
 def _metadata(plan: _Plan, state: trainer_lib.TrainState) -> dict[str, Any]:
   return dict(
     step=int(state.step),
@@ -297,8 +299,11 @@ def _metadata(plan: _Plan, state: trainer_lib.TrainState) -> dict[str, Any]:
   )
 
 
-def _picture_paths(folder: run_folder.RunFolder) -> dict[str, pathlib.Path]:
-  return {name: folder.path / f'{name}.png' for name in pictures.PICTURES}
+def _picture_paths(plan: _Plan) -> dict[str, pathlib.Path]:
+  names = list(pictures.PICTURES)
+  if plan.evaluate is not None:
+    names.append('evaluations')
+  return {name: plan.folder.path / f'{name}.png' for name in names}
 
 
 def _save(plan: _Plan, state: trainer_lib.TrainState) -> None:
@@ -306,43 +311,78 @@ def _save(plan: _Plan, state: trainer_lib.TrainState) -> None:
   _save_rule(plan, state)
   if not plots.is_available() or not plan.rows:
     return
-  for name, path in _picture_paths(plan.folder).items():
-    plots.save(pictures.draw(name, plan.rows), path)
+  for name in pictures.PICTURES:
+    figure = pictures.draw(name, plan.rows)
+    plots.save(figure, plan.folder.path / f'{name}.png')
 
 
 def _save_rule(plan: _Plan, state: trainer_lib.TrainState) -> None:
   rule_params.save(plan.folder.rule_path, state.eta, _metadata(plan, state))
 
 
-def _try_rule(
-  plan: _Plan,
-  trial: rule_trial.RuleTrial,
-  state: trainer_lib.TrainState,
-  done: int,
+def _evaluate_baseline(
+  plan: _Plan, evaluate: rule_evaluation.RuleEvaluation
 ) -> None:
-  """Trains fresh agents, and keeps η if it was never better."""
-  path = plan.folder.path
-  envs = meta_train_config.trial_environments(plan.settings)
-  best = rule_trial.best_score(path, list(envs))
-  results = trial(state.eta)
-  for env, rows in results.items():
-    rows = [dict(iteration=done, **row) for row in rows]
-    metrics_table.append_csv(rule_trial.trial_path(path, env), rows)
-  score = rule_trial.mean_score(
-    [row['final_return'] for rows in results.values() for row in rows]
-  )
-  if score > best:
+  """Trains agents with the hand-designed rule, if that was not done before."""
+  name = plan.settings.eval.baseline
+  for env in meta_train_config.evaluation_environments(plan.settings):
+    path = rule_evaluation.baseline_path(plan.folder.path, env)
+    if name is None or metrics_table.read_csv(path):
+      continue
+    rows = [dict(iteration=0, **row) for row in evaluate.baseline(env)]
+    metrics_table.append_csv(path, rows)
+    _print_return(f'baseline {name}', env, rows)
+
+
+def _evaluate_rule(
+  plan: _Plan,
+  evaluate: rule_evaluation.RuleEvaluation,
+  state: trainer_lib.TrainState,
+) -> None:
+  """Trains fresh agents with the rule, and keeps it if it is the best."""
+  folder, done = plan.folder.path, int(state.step)
+  envs = list(meta_train_config.evaluation_environments(plan.settings))
+  for env in envs:
+    path = rule_evaluation.evaluations_path(folder, env)
+    if any(row['iteration'] == done for row in metrics_table.read_csv(path)):
+      continue  # It was done before a kill.
+    rows = [dict(iteration=done, **row) for row in evaluate(state.eta, env)]
+    metrics_table.append_csv(path, rows)
+    _print_return(f'meta-update {done}, fresh agents', env, rows)
+  scores = rule_evaluation.scores(folder, envs)
+  score = scores.pop(done, -float('inf'))
+  if score > max(scores.values(), default=-float('inf')):
     metadata = dict(**_metadata(plan, state), score=score)
-    rule_params.save(path / 'best_rule.npz', state.eta, metadata)
-  print(f'\nmeta-update {done}: fresh agents reach {score:.3f}', flush=True)
+    rule_params.save(folder / rule_choice.BEST_RULE_FILE, state.eta, metadata)
+  if plots.is_available():
+    tables = {env: rule_evaluation.read(folder, env) for env in envs}
+    figure = pictures.draw_evaluations(
+      {env: rows for env, (rows, _) in tables.items()},
+      {env: value for env, (_, value) in tables.items() if value == value},
+      str(plan.settings.eval.baseline),
+    )
+    plots.save(figure, folder / 'evaluations.png')
+
+
+def _print_return(who: str, env: str, rows: list[metrics_table.Row]) -> None:
+  value = rule_evaluation.mean_return([row['final_return'] for row in rows])
+  print(f'{who}: {value:.3f} in {env}', flush=True)
 
 
 def _report(plan: _Plan) -> None:
   first, last = plan.rows[0], plan.rows[-1]
-  for name in ('meta_loss', 'rewards', 'pos_rewards', 'neg_rewards'):
+  returns = pictures.return_columns(plan.rows).values()
+  for name in (*returns, 'meta_loss', 'pos_rewards', 'neg_rewards'):
     print(f'{name}: {first[name]:.4g} at first, {last[name]:.4g} at last')
   print(f'rule: {plan.folder.rule_path}')
+  best = plan.folder.path / rule_choice.BEST_RULE_FILE
+  if best.exists():
+    metadata = rule_params.load_metadata(best)
+    print(
+      f'best rule: {best}, of meta-update {metadata["step"]}, with a score of '
+      f'{metadata["score"]:.3f} (that of the initial rule is 0)'
+    )
   if plots.is_available():
-    names = map(str, _picture_paths(plan.folder).values())
+    names = map(str, _picture_paths(plan).values())
     print(f'pictures: {", ".join(names)}')
   print(f'try it: disco-rl eval --rule {plan.folder.path}')

@@ -18,13 +18,14 @@ from disco_rl.environments import registry
 from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import settings as settings_lib
 from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.meta_training import training
 
 # What can be said on the command line, and is then fixed for a run.
 DEFAULTS: dict[str, Any] = dict(
-  init='random',
+  init=training.RANDOM,
   env=['catch'],
-  steps=800,
-  num_agents=2,
+  steps=training.DEFAULT_UPDATES,
+  num_agents=training.DEFAULT_AGENTS,
   eval_every=0,
   eval_env=[],
   seed=0,
@@ -35,8 +36,19 @@ DEFAULTS: dict[str, Any] = dict(
   set=[],
 )
 
-# The small reference setting plays on a small board.
-_ENV_SETTINGS = {'catch': dict(rows=5, columns=5)}
+# Families of environments that all run on the host; see `registry.FAMILIES`.
+_HOST_FAMILIES = ('gym', 'atari', 'dm')
+
+
+def check_environments(names: list[str]) -> None:
+  """Refuses environments on the host, before anything is built or fetched.
+
+  Args:
+    names: those of `--env`.
+  """
+  for name in names:
+    if name.partition(':')[0] in _HOST_FAMILIES:
+      raise ValueError(trainer_lib.host_environment_message(name))
 
 
 def resolve(
@@ -53,6 +65,7 @@ def resolve(
     Groups of settings (`meta`, `agent`, `critic`, `env` and `net` by name of
     the environment, `eval`), and single ones.
   """
+  check_environments(asked['env'])
   envs = _environments(asked['env'], '--env')
   eval_envs = _environments(asked['eval_env'], '--eval-env')
   if eval_envs and not asked['eval_every']:
@@ -80,9 +93,10 @@ def resolve(
       meta=dataclasses.asdict(config_lib.Config()),
       agent=agent,
       critic=dict(config_lib.default_critic()),
-      # Of the agents that a rule is tried with.
+      # Of the fresh agents that a rule is evaluated with.
       eval=dict(
         every=asked['eval_every'],
+        baseline='actor_critic',  # A hand-designed rule, or None.
         steps=300,
         num_seeds=2,
         learning_rate=1e-2,
@@ -92,7 +106,10 @@ def resolve(
       ),
     )
   )
+  if asked['init'] != training.RANDOM:
+    config.meta.learning_rate = config_lib.FINE_TUNING_LEARNING_RATE
   may_be_none = {
+    'eval.baseline',
     *overrides.may_be_none(config_lib.Config, 'meta'),
     *overrides.may_be_none(experiment.Config, 'eval.experiment'),
   }
@@ -110,8 +127,8 @@ def resolve(
   return config
 
 
-def trial_environments(settings: config_dict.ConfigDict) -> dict[str, Any]:
-  """The environments in which the rule is tried, by name, with settings."""
+def evaluation_environments(settings: config_dict.ConfigDict) -> dict[str, Any]:
+  """The environments of evaluations on the way, by name, with settings."""
   return dict(settings.eval.env or settings.env)
 
 
@@ -144,6 +161,7 @@ def make_trainer(settings: config_dict.ConfigDict) -> trainer_lib.Trainer:
       agent_settings(settings, name),
       settings.num_agents,
       types.ValueFnConfig(**settings.critic.to_dict()),
+      name=name,
     )
     for name, env_settings in settings.env.items()
   ]
@@ -171,8 +189,7 @@ def _environments(names: list[str], option: str) -> dict[str, Any]:
   for name in names:
     if name in envs:
       raise ValueError(f'{option} {name} is given twice')
-    envs[name] = registry.default_settings(name)
-    envs[name].update(_ENV_SETTINGS.get(name, {}))
+    envs[name] = settings_lib.get_env_settings(name)
   return envs
 
 

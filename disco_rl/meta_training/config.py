@@ -1,5 +1,6 @@
 """Sizes and weights of meta-training."""
 
+from collections.abc import Mapping
 import dataclasses
 
 from disco_rl import checks
@@ -8,10 +9,17 @@ from disco_rl import settings
 from disco_rl import types
 from disco_rl import utils
 
+# Of η that was trained before: the default of `Config`, for random η, would
+# ruin it.
+FINE_TUNING_LEARNING_RATE = 1e-5
+
 
 @dataclasses.dataclass(frozen=True)
 class MetaLossWeights:
-  """The weights of the terms of the meta-loss; see `meta_loss.py`."""
+  """The default weights of the terms of the meta-loss; see `meta_loss.py`.
+
+  Those of terms that a rule does not have do not count.
+  """
 
   policy_gradient: float = 1.0
   entropy: float = -0.01
@@ -55,7 +63,8 @@ class Config:
     agents_at_once: how many agents of a group are computed in lockstep; the
       rest wait their turn within the same program. None for all of them. 1
       needs the least memory and is the fastest on CPU.
-    weights: of the terms of the meta-loss.
+    weights: of the terms of the meta-loss; or a mapping from the names of a
+      rule's own terms, where those not named have weight 0.
   """
 
   num_inner_updates: int = 2
@@ -71,7 +80,9 @@ class Config:
   num_kept_updates: int | None = 6
   meta_gradient_mode: str = 'auto'
   agents_at_once: int | None = 1
-  weights: MetaLossWeights = dataclasses.field(default_factory=MetaLossWeights)
+  weights: MetaLossWeights | Mapping[str, float] = dataclasses.field(
+    default_factory=MetaLossWeights
+  )
 
   def __post_init__(self) -> None:
     checks.check_at_least(

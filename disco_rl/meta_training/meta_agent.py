@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from disco_rl import acting
 from disco_rl import agent as agent_lib
+from disco_rl import episode_returns
 from disco_rl import optimizers
 from disco_rl import replay
 from disco_rl import types
@@ -25,6 +26,10 @@ from disco_rl.value_fns import value_fn
 _REPLAY = 2**31
 
 
+# What a meta-gradient's log says of episodes: sums, not averages.
+EPISODE_LOG = ('num_episodes', 'total_return')
+
+
 class AgentState(NamedTuple):
   """What an agent carries from one meta-update to the next."""
 
@@ -32,6 +37,7 @@ class AgentState(NamedTuple):
   critic: types.ValueState
   actor: acting.ActorState
   buffer: replay.ReplayState | None  # None without replay.
+  episodes: episode_returns.RunningEpisodes | None = None
 
 
 class MetaGradient(NamedTuple):
@@ -53,6 +59,7 @@ class MetaAgent:
     env: base.Environment,
     config: config_lib.Config,
     batch_axis_name: Any | None = None,
+    regularizer: meta_loss.Regularizer | None = None,
   ):
     """Bundles them.
 
@@ -63,12 +70,14 @@ class MetaAgent:
       config: sizes, those of one device if there is a batch axis.
       batch_axis_name: over which batches are spread, or None; the same that
         agent and critic were given.
+      regularizer: one more term of the meta-loss, see `trainer.Trainer`.
     """
     self._agent = agent
     self._critic = critic
     self._env = env
     self._config = config
     self._axis_name = batch_axis_name
+    self._regularizer = regularizer
 
   def init(self, rng: chex.PRNGKey) -> AgentState:
     """A newborn agent.
@@ -96,12 +105,16 @@ class MetaAgent:
           self._agent, self._env, learner.params, actor, step_keys
         )
       )
-      buffer = replay.init(rollout, self._config.replay_capacity)
+      buffer = replay.init(
+        jax.eval_shape(replay.keep_first_state, rollout),
+        self._config.replay_capacity,
+      )
     return AgentState(
       learner=learner,
       critic=self._critic.initial_state(critic_rng, timestep.observation),
       actor=actor,
       buffer=buffer,
+      episodes=episode_returns.init(self._env.batch_size),
     )
 
   def meta_gradient(
@@ -127,9 +140,29 @@ class MetaAgent:
     result = self.differentiate(
       update_rule_params, state, train_rollouts, valid_rollout, update_rng
     )
-    fresh_rewards = train_rollouts.rewards[:, :, : self._config.num_envs]
-    log = {**result.log, **self._count_rewards(fresh_rewards)}
-    return result._replace(log=log)
+    num_fresh = self._config.num_envs
+    fresh_rewards = train_rollouts.rewards[:, :, :num_fresh]
+    fresh_discounts = train_rollouts.discounts[:, :, :num_fresh]
+    # In the order in which they were acted.
+    join = lambda train, valid: jnp.concatenate(
+      [train.reshape(-1, num_fresh), valid]
+    )
+    assert state.episodes is not None
+    episodes, finished = episode_returns.update(
+      state.episodes,
+      join(fresh_rewards, valid_rollout.rewards),
+      join(fresh_discounts, valid_rollout.discounts),
+    )
+    if self._axis_name is not None:
+      finished = jax.lax.psum(finished, self._axis_name)
+    log = {
+      **result.log,
+      **self._count_rewards(fresh_rewards),
+      **{name: getattr(finished, name) for name in EPISODE_LOG},
+    }
+    return result._replace(
+      log=log, state=result.state._replace(episodes=episodes)
+    )
 
   def act(
     self, state: AgentState, rng: chex.PRNGKey
@@ -162,6 +195,8 @@ class MetaAgent:
       lambda x: x[:num_train].reshape(num_updates, length, *x.shape[1:]), steps
     )
     valid_rollout = jax.tree.map(lambda x: x[num_train:], steps)
+    train_rollouts = jax.vmap(replay.keep_first_state)(train_rollouts)
+    valid_rollout = replay.keep_first_state(valid_rollout)
     buffer = state.buffer
     if buffer is not None:
       buffer, train_rollouts = self._mix_with_replay(
@@ -232,15 +267,16 @@ class MetaAgent:
     )
     terms = {
       **jax.tree.map(jnp.mean, terms),  # Over the inner updates.
-      **meta_loss.validation_terms(
+      **self._agent.update_rule.validation_terms(
         agent_out,
         valid_rollout.actions,
         valid_actions,
         value_outs.normalized_adv,
       ),
     }
-    loss = meta_loss.total(terms, self._config.weights)
-    pg_loss = self._config.weights.policy_gradient * terms['policy_gradient']
+    weighted = meta_loss.weigh(terms, self._config.weights)
+    loss = sum(weighted.values())
+    pg_loss = weighted.get('policy_gradient', jnp.zeros([]))
     log = dict(
       **terms,
       meta_loss=loss,
@@ -295,7 +331,11 @@ class MetaAgent:
     new_learner, _, log = agent.learner_step(
       rng, rollout, learner, net_state, eta, is_meta_training=True
     )
-    terms = meta_loss.target_terms(log.pop('meta_out'), self._axis_name)
+    meta_out = log.pop('meta_out')
+    terms = agent.update_rule.target_terms(meta_out, self._axis_name)
+    if self._regularizer is not None:
+      own_term = self._regularizer(eta, meta_out, agent_out)
+      terms = {**terms, meta_loss.REGULARIZER: own_term}
     log['value_loss'] = critic_log['value_loss']
     return (new_learner, new_critic), (terms, log)
 

@@ -1,13 +1,16 @@
-"""What one looks at while η is trained."""
+"""Pictures of meta-training."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from disco_rl import metrics_table
 from disco_rl import plots
 
+RETURNS = 'returns'
 # Name of a picture to its panels: title to columns of the table.
-PICTURES: Mapping[str, Mapping[str, Sequence[str]]] = {
+_PANELS: Mapping[str, Mapping[str, Sequence[str]]] = {
   'rewards': {'rewards per meta-update': ('pos_rewards', 'neg_rewards')},
   'training': {
     'meta-loss': ('meta_loss', 'pg_loss', 'reg_loss'),
@@ -16,16 +19,71 @@ PICTURES: Mapping[str, Mapping[str, Sequence[str]]] = {
     'average reward': ('rewards',),
   },
 }
+PICTURES = (RETURNS, *_PANELS)
+
+
+def return_columns(rows: Sequence[metrics_table.Row]) -> dict[str, str]:
+  """The columns with the returns of episodes.
+
+  Args:
+    rows: of `training.train`.
+
+  Returns:
+    Name of an environment, or group of agents, to its column.
+  """
+  names = rows[0] if rows else {}
+  return {
+    name.partition('/')[2]: name for name in names if name.startswith('return/')
+  }
 
 
 def draw(name: str, rows: Sequence[metrics_table.Row]) -> Any:
   """Draws one of `PICTURES`.
 
   Args:
-    name: which.
+    name: which. `'returns'` is the average return of the episodes that ended
+      in a meta-update, one panel per environment.
     rows: of `training.train`, one per meta-update.
 
   Returns:
     A matplotlib figure.
   """
-  return plots.panels(rows, PICTURES[name])
+  if name == RETURNS:
+    return plots.panels(
+      rows,
+      {
+        f'return of agents in training: {env}': (column,)
+        for env, column in return_columns(rows).items()
+      },
+    )
+  return plots.panels(rows, _PANELS[name])
+
+
+def draw_evaluations(
+  evaluations: Mapping[str, Sequence[metrics_table.Row]],
+  baselines: Mapping[str, float],
+  baseline_name: str,
+) -> Any:
+  """Draws what fresh agents reached along meta-training.
+
+  Args:
+    evaluations: name of an environment to a table with the columns
+      `iteration` (meta-updates), `seed` and `final_return`.
+    baselines: name of an environment to the return with a hand-designed rule,
+      where there is one.
+    baseline_name: of that rule.
+
+  Returns:
+    A matplotlib figure: one panel per environment, with horizontal lines for
+    the baseline and for the initial η, that of meta-update 0.
+  """
+  panels, lines = {}, {}
+  for env, rows in evaluations.items():
+    title = f'return of fresh agents: {env}'
+    panels[title] = {'trained η': rows}
+    first = [row['final_return'] for row in rows if row['iteration'] == 0]
+    initial, _ = metrics_table.mean_and_band(np.asarray(first, float))
+    lines[title] = {'initial η': float(initial)}
+    if env in baselines:
+      lines[title][baseline_name] = baselines[env]
+  return plots.grid(panels, 'final_return', lines)

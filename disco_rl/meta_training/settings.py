@@ -1,8 +1,14 @@
-"""Settings of agents in meta-training."""
+"""Settings of agents and environments in meta-training."""
+
+from typing import Any
 
 from ml_collections import config_dict
 
 from disco_rl import settings
+from disco_rl.environments import registry
+
+# The small reference setting plays on a small board.
+_ENV_SETTINGS = {'catch': dict(rows=5, columns=5)}
 
 
 def get_agent_settings() -> config_dict.ConfigDict:
@@ -12,4 +18,18 @@ def get_agent_settings() -> config_dict.ConfigDict:
   net_args = config.net_settings.net_args
   net_args.dense = (512, 512)
   net_args.model_kwargs.update(head_mlp_hiddens=(256,), lstm_size=256)
+  return config
+
+
+def get_env_settings(name: str) -> config_dict.ConfigDict:
+  """The settings of an environment that η is trained in.
+
+  Args:
+    name: see `environments.registry`.
+
+  Returns:
+    Its default settings, those of Catch with a board of 5x5.
+  """
+  config: Any = registry.default_settings(name)
+  config.update(_ENV_SETTINGS.get(name, {}))
   return config

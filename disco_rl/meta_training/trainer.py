@@ -5,10 +5,10 @@ program, whatever their number, and all groups train the same η.
 
   group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
   trainer = Trainer([group], config.Config())
-  init_rng, rng = jax.random.split(rng)
-  state = trainer.init(init_rng, eta)
+  init_rng, eta_rng, step_rng = training.keys(seed=0)
+  state = trainer.init(init_rng, trainer.init_params(eta_rng))
   for step in range(800):
-    state, log = trainer.update(state, jax.random.fold_in(rng, step))
+    state, log = trainer.update(state, jax.random.fold_in(step_rng, step))
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,14 @@ import numpy as np
 import optax
 
 from disco_rl import agent as agent_lib
+from disco_rl import episode_returns
 from disco_rl import replay
 from disco_rl import rule_params
 from disco_rl import types
 from disco_rl.environments import registry
 from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import meta_agent
+from disco_rl.meta_training import meta_loss
 from disco_rl.value_fns import value_fn
 
 _AGENTS, _BATCH = 'agents', 'batch'
@@ -49,6 +51,11 @@ class Group:
     agent_settings: see `agent.get_settings_disco`.
     num_agents: how many.
     critic: settings of their critics.
+    optimizer: of the agents' parameters; it replaces the one that
+      `agent_settings` describe, and the meta-gradient passes through it, see
+      `Agent`.
+    name: of the environment, in the names of what is logged; by default
+      `group_0`, `group_1`, ...
   """
 
   env_fn: registry.EnvironmentFn
@@ -57,6 +64,8 @@ class Group:
   critic: types.ValueFnConfig = dataclasses.field(
     default_factory=config_lib.default_critic
   )
+  optimizer: optax.GradientTransformation | None = None
+  name: str | None = None
 
 
 class GroupState(NamedTuple):
@@ -64,13 +73,15 @@ class GroupState(NamedTuple):
 
   agents: meta_agent.AgentState
   updates_left: jax.Array  # [n], int32, inner updates until the agent's end.
-  opt_states: Any  # Of an Adam per agent, on η as one vector; or None.
+  opt_states: Any  # Of an optimiser of η per agent; or None.
 
 
 class UpdateLog(NamedTuple):
   """What was measured in a meta-update."""
 
-  averages: dict[str, float]  # Over agents; and what became of η.
+  # Over agents; what became of η; and of every group, by its name, how many
+  # episodes ended (`episodes/NAME`) and their average return (`return/NAME`).
+  averages: dict[str, float]
   per_agent: dict[str, np.ndarray]  # [n], agents of the first group first.
 
 
@@ -79,7 +90,7 @@ class TrainState(NamedTuple):
 
   step: jax.Array  # [], int32, meta-updates done.
   eta: types.MetaParams
-  opt_state: Any  # Of the one Adam, on η as one vector; or None.
+  opt_state: Any  # Of the one optimiser of η; or None.
   groups: tuple[GroupState, ...]
 
 
@@ -89,6 +100,8 @@ class Trainer:
   Attributes:
     config: sizes and weights.
     num_agents: of all groups together.
+    eta_spec: the shapes of η.
+    group_names: one per group, all different.
   """
 
   def __init__(
@@ -98,6 +111,8 @@ class Trainer:
     *,
     devices: Sequence[jax.Device] | None = None,
     num_agent_shards: int = 1,
+    regularizer: meta_loss.Regularizer | None = None,
+    meta_optimizer: optax.GradientTransformation | None = None,
   ):
     """Builds everything; compiles nothing yet.
 
@@ -108,8 +123,19 @@ class Trainer:
         grid of `num_agent_shards` rows.
       num_agent_shards: over how many rows of devices each group's agents are
         spread; within a row, every agent's environments are. Must divide D.
+      regularizer: one more term of the meta-loss, logged as `regularizer`: a
+        function of η, of the targets that the rule made in an inner update
+        (what its `unroll_meta_net` returned) and of the agent's outputs before
+        that update, leaves [L, B, ...], to a scalar. It is averaged over inner
+        updates (and devices), and gradients pass through all its arguments.
+      meta_optimizer: of η, instead of the Adam of `config`, whose
+        `learning_rate`, `max_grad_norm` and `max_abs_update` must then be left
+        alone. It is given gradients and parameters as trees like η, so that
+        it can treat parts of η differently; with `config.adam_per_agent`
+        every agent has one of its own.
     """
     self.config = config
+    self._regularizer = regularizer
     self._groups = tuple(groups)
     devices = list(jax.local_devices()[:1] if devices is None else devices)
     self._mesh = _make_mesh(devices, num_agent_shards)
@@ -120,13 +146,18 @@ class Trainer:
     own_config = config.per_device(batch_shards)
     if not groups:
       raise ValueError('meta-training needs at least one group of agents')
+    self.group_names = [
+      f'group_{i}' if group.name is None else group.name
+      for i, group in enumerate(groups)
+    ]
     self._check_sizes()
     self.num_agents = sum(group.num_agents for group in groups)
     built = [self._build(group, own_config) for group in groups]
     self._meta_agents = [an_agent for an_agent, _ in built]
     self._rules = [rule for _, rule in built]
     self.eta_spec = _eta_spec(self._rules)
-    self._optimizer = _make_optimizer(config)
+    self._meta_optimizer = meta_optimizer
+    self._optimizer = _make_optimizer(config, meta_optimizer)
     self._state_specs = self._make_state_specs()
     spread = self._spread
     self._init = jax.jit(
@@ -195,6 +226,12 @@ class Trainer:
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
     averages['num_resets'] = float(num_resets)
+    for name, group_log in zip(self.group_names, group_logs, strict=True):
+      episodes, total = (
+        float(np.sum(group_log[key])) for key in meta_agent.EPISODE_LOG
+      )
+      averages[f'episodes/{name}'] = episodes
+      averages[f'return/{name}'] = total / episodes if episodes else np.nan
     return state, UpdateLog(averages, per_agent)
 
   def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
@@ -213,7 +250,6 @@ class Trainer:
 
   def _init_state(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
     config = self.config
-    flat_eta, _ = jax.flatten_util.ravel_pytree(eta)
     groups = []
     for keys, an_agent in zip(
       self._split_keys(rng), self._meta_agents, strict=True
@@ -230,7 +266,7 @@ class Trainer:
       first = jnp.maximum((shares * lifetimes).astype(jnp.int32), 1)
       opt_states = None
       if config.adam_per_agent:
-        opt_states = jax.vmap(lambda _: self._optimizer.init(flat_eta))(keys)
+        opt_states = jax.vmap(lambda _: self._init_optimizer(eta))(keys)
       groups.append(
         GroupState(
           agents=agents,
@@ -241,9 +277,7 @@ class Trainer:
     return TrainState(
       step=jnp.zeros([], jnp.int32),
       eta=jax.tree.map(lambda x: jnp.array(x, copy=True), eta),
-      opt_state=(
-        None if config.adam_per_agent else self._optimizer.init(flat_eta)
-      ),
+      opt_state=(None if config.adam_per_agent else self._init_optimizer(eta)),
       groups=tuple(groups),
     )
 
@@ -278,7 +312,7 @@ class Trainer:
     if self.config.adam_per_agent:
       updates, opt_state = averages['updates'], None
     else:
-      updates, opt_state = self._optimizer.update(grads, state.opt_state)
+      updates, opt_state = self._optimize(grads, state.opt_state, state.eta)
     is_good = num_good > 0
     keep = lambda new, old: jnp.where(is_good, new, old)
     _, unravel = jax.flatten_util.ravel_pytree(state.eta)
@@ -319,12 +353,18 @@ class Trainer:
     contribution = dict(
       num_good=is_good.astype(jnp.float32),
       grads=only_good(grads),
-      log=only_good(result.log),
+      log=only_good(
+        {
+          name: x
+          for name, x in result.log.items()
+          if name not in meta_agent.EPISODE_LOG
+        }
+      ),
     )
     opt_state = group.opt_states
     if self.config.adam_per_agent:
-      updates, opt_state = self._optimizer.update(
-        contribution['grads'], group.opt_states
+      updates, opt_state = self._optimize(
+        contribution['grads'], group.opt_states, eta
       )
       contribution['updates'] = only_good(updates)
       opt_state = jax.tree.map(
@@ -338,6 +378,21 @@ class Trainer:
     # An agent that broke is born anew.
     left = jnp.where(is_good, left, 0)
     return GroupState(result.state, left, opt_state), contribution, result.log
+
+  def _init_optimizer(self, eta: types.MetaParams) -> Any:
+    if self._meta_optimizer is None:
+      eta, _ = jax.flatten_util.ravel_pytree(eta)
+    return self._optimizer.init(eta)
+
+  def _optimize(
+    self, grads: jax.Array, opt_state: Any, eta: types.MetaParams
+  ) -> tuple[jax.Array, Any]:
+    """The update of η from its gradient, both as one vector."""
+    if self._meta_optimizer is None:
+      return self._optimizer.update(grads, opt_state)
+    _, unravel = jax.flatten_util.ravel_pytree(eta)
+    updates, opt_state = self._optimizer.update(unravel(grads), opt_state, eta)
+    return jax.flatten_util.ravel_pytree(updates)[0], opt_state
 
   def _reset_agents(
     self, state: TrainState, rng: chex.PRNGKey, is_over: tuple[jax.Array, ...]
@@ -400,6 +455,10 @@ class Trainer:
     return split
 
   def _check_sizes(self) -> None:
+    if len(set(self.group_names)) < len(self._groups):
+      raise ValueError(
+        f'groups must have different names, got {self.group_names}'
+      )
     for group in self._groups:
       if group.num_agents < 1:
         raise ValueError(f'num_agents must be >= 1, got {group.num_agents}')
@@ -414,18 +473,20 @@ class Trainer:
   ) -> tuple[meta_agent.MetaAgent, Any]:
     env = group.env_fn(config.num_envs, 0)
     if not env.is_jittable:
-      raise ValueError(
-        f'{type(env).__name__} is no environment in JAX: meta-training acts on '
-        'the device, and needs one'
-      )
+      env.close()
+      name = group.name or type(env).__name__
+      raise ValueError(host_environment_message(name))
     agent = agent_lib.Agent(
       single_observation_spec=env.single_observation_spec(),
       single_action_spec=env.single_action_spec(),
       agent_settings=group.agent_settings,
       batch_axis_name=self._batch_axis,
+      optimizer=group.optimizer,
     )
     critic = value_fn.ValueFunction(group.critic, self._batch_axis)
-    built = meta_agent.MetaAgent(agent, critic, env, config, self._batch_axis)
+    built = meta_agent.MetaAgent(
+      agent, critic, env, config, self._batch_axis, self._regularizer
+    )
     return built, agent.update_rule
 
   def _make_state_specs(self) -> TrainState:
@@ -436,7 +497,11 @@ class Trainer:
     if self.config.num_replayed:
       buffer = replay.ReplayState(data=by_batch, num_added=by_agent)
     agents = meta_agent.AgentState(
-      learner=by_agent, critic=by_agent, actor=by_batch, buffer=buffer
+      learner=by_agent,
+      critic=by_agent,
+      actor=by_batch,
+      buffer=buffer,
+      episodes=episode_returns.RunningEpisodes(by_batch, by_batch),
     )
     per_agent = self.config.adam_per_agent
     group = GroupState(
@@ -464,6 +529,24 @@ class Trainer:
     )
 
 
+def host_environment_message(name: str) -> str:
+  """Why η cannot be trained in an environment on the host, and what can be.
+
+  Args:
+    name: of the environment.
+
+  Returns:
+    A sentence or two.
+  """
+  return (
+    f'meta-training cannot use {name}, which runs on the host, outside of JAX: '
+    'all agents act and learn inside one compiled program, so it needs '
+    'environments written in JAX, such as catch, gymnax:<id> or your own. Use '
+    'one of those; or `disco-rl eval` trains agents there with a rule that '
+    'stays as it is'
+  )
+
+
 def _make_mesh(
   devices: list[jax.Device], num_agent_shards: int
 ) -> jax.sharding.Mesh:
@@ -481,7 +564,7 @@ def _eta_spec(rules: Sequence[Any]) -> types.MetaParams:
     jax.eval_shape(lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0])
     for rule in rules
   ]
-  if not specs[0]:
+  if not jax.tree.leaves(specs[0]):
     raise ValueError(
       'the rule of the agents has no parameters that could be trained'
     )
@@ -492,7 +575,18 @@ def _eta_spec(rules: Sequence[Any]) -> types.MetaParams:
 
 def _make_optimizer(
   config: config_lib.Config,
+  meta_optimizer: optax.GradientTransformation | None,
 ) -> optax.GradientTransformation:
+  """The optimiser of η: the user's, or that of the config."""
+  if meta_optimizer is not None:
+    default = config_lib.Config()
+    for name in ('learning_rate', 'max_grad_norm', 'max_abs_update'):
+      if getattr(config, name) != getattr(default, name):
+        raise ValueError(
+          f'{name} ({getattr(config, name)}) is that of the Adam which a '
+          'meta_optimizer replaces: give one or the other'
+        )
+    return meta_optimizer
   parts = []
   if config.max_grad_norm is not None:
     parts.append(optax.clip_by_global_norm(config.max_grad_norm))

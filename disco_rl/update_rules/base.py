@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from disco_rl import categorical
 from disco_rl import checks
 from disco_rl import types
 from disco_rl import utils
@@ -141,6 +142,52 @@ class UpdateRule(abc.ABC):
     """
     del meta_out, hyper_params
     return jnp.zeros(jnp.shape(rollout.rewards), jnp.float32), {}
+
+  def validation_terms(
+    self,
+    agent_out: types.AgentOuts,
+    actions: types.Array,
+    output_actions: types.Array,
+    normalized_adv: types.Array,
+  ) -> types.LogDict:
+    """Measures an agent after its inner updates: terms of the meta-loss.
+
+    Args:
+      agent_out: its outputs along a trajectory it has not learned from, leaves
+        [T+1, B, ...].
+      actions: [T+1, B], those taken.
+      output_actions: [T+1, B], where in outputs per action those taken are, see
+        `Agent.unroll_for_loss`.
+      normalized_adv: [T, B], of a critic; a constant.
+
+    Returns:
+      Name to scalar; by default `policy_gradient`, −log π(a)·Â, and `entropy`,
+      that of π. What a term weighs is a setting of meta-training.
+    """
+    del output_actions
+    logits = agent_out['logits'][:-1]
+    policy_gradient = utils.differentiable_policy_gradient_loss(
+      logits, actions[:-1], normalized_adv, backprop=False
+    )
+    return dict(
+      policy_gradient=jnp.mean(policy_gradient),
+      entropy=jnp.mean(categorical.entropy(logits)),
+    )
+
+  def target_terms(
+    self, meta_out: types.UpdateRuleOuts, axis_name: Any | None
+  ) -> types.LogDict:
+    """Measures the targets of one inner update: terms of the meta-loss.
+
+    Args:
+      meta_out: from `unroll_meta_net`.
+      axis_name: axis (or axes) over which the batch is spread, or None.
+
+    Returns:
+      Name to scalar, averaged over inner updates; none by default.
+    """
+    del meta_out, axis_name
+    return {}
 
   def __call__(
     self,

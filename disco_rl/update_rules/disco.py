@@ -296,6 +296,46 @@ class DiscoUpdateRule(base.UpdateRule):
     )
     return hyper_params['value_cost'] * q_loss, log
 
+  def validation_terms(
+    self,
+    agent_out: types.AgentOuts,
+    actions: types.Array,
+    output_actions: types.Array,
+    normalized_adv: types.Array,
+  ) -> types.LogDict:
+    """Adds the entropies of y and of z(a); see `base.UpdateRule`."""
+    terms = super().validation_terms(
+      agent_out, actions, output_actions, normalized_adv
+    )
+    z_a = utils.batch_lookup(agent_out['z'][:-1], output_actions[:-1])
+    return dict(
+      **terms,
+      # As published, y's last step counts, which has no action.
+      y_entropy=jnp.mean(categorical.entropy(agent_out['y'])),
+      z_entropy=jnp.mean(categorical.entropy(z_a)),
+    )
+
+  def target_terms(
+    self, meta_out: types.UpdateRuleOuts, axis_name: Any | None
+  ) -> types.LogDict:
+    """(Mean target)² of each kind, and KL(target network's policy ‖ π̂)."""
+
+    def mean_squared(x: types.Array) -> jax.Array:
+      mean = jnp.mean(x)
+      if axis_name is not None:
+        # Before the square, so that many devices have the loss of one.
+        mean = jax.lax.pmean(mean, axis_name)
+      return jnp.square(mean)
+
+    target_logits = jax.lax.stop_gradient(meta_out['target_out']['logits'][:-1])
+    kl = categorical.kl_divergence(target_logits, meta_out['pi'])
+    return dict(
+      y_mean=mean_squared(meta_out['y']),
+      z_mean=mean_squared(meta_out['z']),
+      pi_mean=mean_squared(meta_out['pi']),
+      target_kl=jnp.mean(kl),
+    )
+
   def _dummy_inputs(self) -> types.UpdateRuleInputs:
     """The smallest trajectory: η does not depend on T, B or A."""
     t, b, a = 1, 1, 1
