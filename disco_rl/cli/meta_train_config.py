@@ -7,6 +7,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import checks
+from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import network_settings
 from disco_rl import optimizers
@@ -124,6 +125,12 @@ def resolve(
     max_bad_in_a_row=1,
   )
   checks.check_at_least(config.eval, every=0, steps=1, num_seeds=1)
+  if config.eval.every:
+    evaluation.check_num_iterations(
+      config.eval.steps,
+      experiment.Config(**config.eval.experiment),
+      'eval.steps',
+    )
   return config
 
 

@@ -44,11 +44,13 @@ class MetaTrained(NamedTuple):
 
   Attributes:
     eta: the rule's parameters η.
+    initial_eta: where they began.
     agent_settings: of the agents that the rule was trained with.
     rows: one per meta-update, see `train`.
   """
 
   eta: types.MetaParams
+  initial_eta: types.MetaParams
   agent_settings: config_dict.ConfigDict
   rows: list[metrics_table.Row]
 
@@ -225,7 +227,7 @@ def meta_train(
     rows.append(row)
     show_row(bar, row)
   bar.close()
-  return MetaTrained(state.eta, base_settings, rows)
+  return MetaTrained(state.eta, first_eta, base_settings, rows)
 
 
 def _environment(
