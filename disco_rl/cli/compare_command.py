@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 
+from disco_rl import installation
 from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import run_folder
@@ -78,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
   if plots.is_available():
     print(f'picture: {out}')
   else:
-    print("no picture: pip install 'disco_rl[plots]' for one")
+    print(f'no picture; for one: {installation.install_hint("plots")}')
   return 0
 
 

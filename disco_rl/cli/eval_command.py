@@ -25,6 +25,7 @@ import numpy as np
 from disco_rl import checkpoint
 from disco_rl import evaluation
 from disco_rl import experiment
+from disco_rl import installation
 from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import population as population_lib
@@ -297,5 +298,5 @@ def _report(plan: _Plan) -> None:
   if plots.is_available():
     print(f'picture: {plan.folder.curve_path}')
   else:
-    print("no picture: pip install 'disco_rl[plots]' for one")
+    print(f'no picture; for one: {installation.install_hint("plots")}')
   print(f'metrics: {plan.folder.metrics_path}')
