@@ -5,6 +5,8 @@ import os
 import jax
 import pytest
 
+from disco_rl import compilation_cache
+
 # Most of the time goes into compiling small programs that run once: a third of
 # it is that of LLVM's optimisations, which they have no use for.
 os.environ['XLA_FLAGS'] = ' '.join(
@@ -16,10 +18,15 @@ jax.config.update('jax_num_cpu_devices', 8)
 
 
 def pytest_configure(config):
-  # Tests build the same small programs over and over.
-  jax.config.update('jax_compilation_cache_dir', str(config.cache.mkdir('jax')))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
-  jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
+  # Tests build the same small programs over and over. Those that run at the
+  # same time must not write to one folder, not even one that somebody named.
+  jax.config.update('jax_compilation_cache_dir', None)
+  compilation_cache.enable(config.cache.mkdir('compiled'))
+
+
+def pytest_runtest_teardown(item, nextitem):
+  if nextitem is None or nextitem.path != item.path:
+    compilation_cache.publish()
 
 
 @pytest.fixture

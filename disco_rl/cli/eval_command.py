@@ -23,6 +23,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import checkpoint
+from disco_rl import compilation_cache
 from disco_rl import evaluation
 from disco_rl import experiment
 from disco_rl import installation
@@ -230,6 +231,7 @@ def _train(plan: _Plan, show_progress: bool) -> int:
   with interrupts.Interrupts() as interrupt:
     try:
       for state, rows in chunks:
+        compilation_cache.publish()
         plan.rows += rows
         metrics_table.append_csv(folder.metrics_path, rows)
         done = int(rows[-1]['iteration'])

@@ -26,6 +26,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import checkpoint
+from disco_rl import compilation_cache
 from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import progress
@@ -244,6 +245,7 @@ def _train(plan: _Plan, show_progress: bool) -> int:
     for state, measured in training.train(
       plan.trainer, plan.state, step_rng, settings.steps
     ):
+      compilation_cache.publish()
       done = int(measured['iteration'])
       row = dict(iteration=done, seed=settings.seed) | measured
       plan.rows.append(row)
