@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import optax
 
 from disco_rl import checks
+from disco_rl import compat
 from disco_rl import optimizers
 from disco_rl import rule_params
 from disco_rl import settings
@@ -127,7 +128,7 @@ def make(
     if axis_name is not None:
       grads, log = jax.lax.pmean((grads, log), axis_name)
     updates, opt_state = optimizer.update(grads, state.opt_state, params)
-    log['global_gradient_norm'] = optax.tree.norm(grads)
+    log['global_gradient_norm'] = compat.tree_norm(grads)
     new_state = LearnerState(state.eta, meta_state, opt_state, rng)
     return optax.apply_updates(params, updates), new_state, log
 

@@ -1,9 +1,11 @@
 """The wheel works where the source tree is not."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -68,3 +70,15 @@ def test_wheel_in_a_new_environment(tmp_path):
   # With -E, PYTHONPATH does not lead to the source tree.
   out = _run(python, '-E', '-c', PROGRAM, cwd=tmp_path)
   assert 'actions (2,)' in out
+
+
+def test_lower_bounds_are_the_versions_that_are_tested():
+  text = (ROOT / 'constraints' / 'oldest.txt').read_text('utf-8')
+  tested = dict(re.findall(r'^([\w-]+)==(\S+)$', text, flags=re.MULTILINE))
+  project = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))
+  project = project['project']
+  extras = project['optional-dependencies']
+  used = [*project['dependencies'], *extras['atari'], *extras['plots']]
+  for requirement in [*used, *extras['gymnax']]:
+    name, _, bound = requirement.partition('>=')
+    assert tested[name] == bound, requirement
