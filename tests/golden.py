@@ -14,8 +14,8 @@ import numpy as np
 
 FOLDER = pathlib.Path(__file__).parent / 'golden'
 
-# Old compilers round differently, and `rlax.signed_parabolic` makes 500 times as
-# much of it.
+# Old compilers round differently, and `rlax.signed_parabolic` makes 500 times
+# as much of it.
 VALUES = 2e-5 if jax.__version_info__ >= (0, 10) else 1e-4
 GRADIENTS = 2e-4
 AFTER_UPDATES = 2e-4
