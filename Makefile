@@ -3,8 +3,11 @@
 PYTHON ?= python3
 VENV ?= .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
+# Packages are compiled as they are imported: most never are.
+INSTALL := -m pip install --quiet --no-compile
 
-.PHONY: eval test test-slow lint clean
+.PHONY: eval test test-slow test-oldest lint clean
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
@@ -18,6 +21,10 @@ test: lint
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 -m slow
 
+# The oldest versions that pyproject.toml allows, which Python 3.11 has.
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m pytest -n 2 --dist loadfile
+
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -27,8 +34,18 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "disco_rl needs Python 3.11 or newer, got " + sys.version)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python $(INSTALL) --upgrade pip
+	$(BIN)/python $(INSTALL) --editable '.[dev]'
+	touch $@
+
+# gymnax asks for JAX 0.6, but does with less.
+$(OLDEST)/.installed: pyproject.toml constraints/oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python $(INSTALL) --upgrade pip
+	$(OLDEST)/bin/python $(INSTALL) --constraint constraints/oldest.txt \
+	  --editable '.[atari,notebooks]' flax hatchling pytest pytest-xdist seaborn
+	$(OLDEST)/bin/python $(INSTALL) --constraint constraints/oldest.txt \
+	  --no-deps gymnax
 	touch $@
 
 clean:

@@ -13,6 +13,7 @@ from ml_collections import config_dict
 import optax
 
 from disco_rl import checks
+from disco_rl import compat
 from disco_rl import mixed_mode
 from disco_rl import optimizers
 from disco_rl import settings
@@ -351,8 +352,8 @@ class Agent:
     updates, opt_state = self._optimizer.update(
       grads, learner_state.opt_state, params
     )
-    log['global_gradient_norm'] = optax.tree.norm(grads)
-    log['global_update_norm'] = optax.tree.norm(updates)
+    log['global_gradient_norm'] = compat.tree_norm(grads)
+    log['global_update_norm'] = compat.tree_norm(updates)
     if is_meta_training:
       log['meta_out'] = meta_out
     new_learner_state = LearnerState(

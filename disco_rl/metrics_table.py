@@ -45,9 +45,9 @@ def summarize(
   rows = []
   for k, seed in enumerate(seeds):
     own = {name: np.asarray(x[:, k], np.float64) for name, x in metrics.items()}
-    episodes = own.pop('num_episodes').sum()
-    total_return = own.pop('total_return').sum()
-    total_length = own.pop('total_length').sum()
+    episodes = float(own.pop('num_episodes').sum())
+    total_return = float(own.pop('total_return').sum())
+    total_length = float(own.pop('total_length').sum())
     own.pop('first_bad', None)
     row: Row = dict(
       iteration=last_iteration,

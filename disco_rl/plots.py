@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from disco_rl import files
+from disco_rl import installation
 from disco_rl import metrics_table
 
 Rows = Sequence[Mapping[str, float]]
@@ -170,7 +171,7 @@ def _new_figure(height: float = 4.2) -> Any:
     from matplotlib import figure
   except ImportError:
     raise ImportError(
-      "pictures need matplotlib: pip install 'disco_rl[plots]'"
+      f'pictures need matplotlib: {installation.install_hint("plots")}'
     ) from None
   # Not through pyplot: no window, no global state.
   return figure.Figure(figsize=(7, height), layout='constrained')

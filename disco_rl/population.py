@@ -20,6 +20,7 @@ import numpy as np
 
 from disco_rl import acting
 from disco_rl import agent as agent_lib
+from disco_rl import compat
 from disco_rl import episode_returns
 from disco_rl import experiment as experiment_lib
 from disco_rl import replay
@@ -344,14 +345,8 @@ class Population:
     if len(self.devices) == 1:
       return function
     mesh = jax.sharding.Mesh(np.asarray(self.devices), (_AXIS,))
-    return jax.shard_map(
-      function,
-      mesh=mesh,
-      in_specs=in_specs,
-      out_specs=out_specs,
-      # Gradients are averaged by hand, in the learner step.
-      check_vma=False,
-    )
+    # Gradients are averaged by hand, in the learner step.
+    return compat.shard_map(function, mesh, in_specs, out_specs)
 
   def _place(self, state: Any) -> Any:
     """Puts a state on the devices, each part as `run` returns it."""

@@ -21,6 +21,7 @@ import optax
 
 from disco_rl import agent
 from disco_rl import checks
+from disco_rl import compat
 from disco_rl import optimizers
 from disco_rl import rule_choice
 from disco_rl import rule_params
@@ -152,7 +153,7 @@ def make_learner(
     if axis_name is not None:
       grads, log = jax.lax.pmean((grads, log), axis_name)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    log['global_gradient_norm'] = optax.tree.norm(grads)
+    log['global_gradient_norm'] = compat.tree_norm(grads)
     new_state = agent.LearnerState(
       params=optax.apply_updates(state.params, updates),
       opt_state=opt_state,

@@ -137,7 +137,7 @@ def fetch(name: str) -> pathlib.Path:
   if info.url is None:
     raise RuleFileError(
       f'the rule {name!r} should be shipped with the package, but '
-      f'{shipped_folder() / info.file} is missing: install disco_rl again'
+      f'{shipped_folder() / info.file} is missing: repeat the installation'
     )
   return download(info, cache_folder())
 

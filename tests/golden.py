@@ -14,7 +14,9 @@ import numpy as np
 
 FOLDER = pathlib.Path(__file__).parent / 'golden'
 
-VALUES = 2e-5
+# Old compilers round differently, and `rlax.signed_parabolic` makes 500 times
+# as much of it.
+VALUES = 2e-5 if jax.__version_info__ >= (0, 10) else 1e-4
 GRADIENTS = 2e-4
 AFTER_UPDATES = 2e-4
 INITIAL = 1e-6

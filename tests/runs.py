@@ -5,22 +5,21 @@ import subprocess
 import sys
 import time
 
-import jax
 import numpy as np
 
+from disco_rl import compilation_cache
 from disco_rl import files
 from disco_rl import metrics_table
 
 
 def start(command, *arguments):
   """The command in a process of its own, sharing this one's programs."""
-  environment = dict(
-    os.environ,
-    JAX_COMPILATION_CACHE_DIR=str(jax.config.jax_compilation_cache_dir),
-    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
-    JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES='-1',
-    JAX_NUM_CPU_DEVICES='8',
-  )
+  compilation_cache.publish()
+  environment = {
+    **os.environ,
+    compilation_cache.VARIABLE: str(compilation_cache.common_folder() or 'off'),
+    'JAX_NUM_CPU_DEVICES': '8',
+  }
   program = [sys.executable, '-m', 'disco_rl.cli.main', command, '--quiet']
   return subprocess.Popen(
     [*program, *arguments],

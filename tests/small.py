@@ -153,3 +153,10 @@ def make_population(
   init_params = small_population.agent.update_rule.init_params
   eta, _ = init_params(jax.random.PRNGKey(9))
   return small_population, eta
+
+
+def enable_x64(enabled):
+  """A context in which arrays of 64 bits exist; before JAX 0.8, too."""
+  if hasattr(jax, 'enable_x64'):
+    return jax.enable_x64(enabled)
+  return jax.experimental.enable_x64(enabled)

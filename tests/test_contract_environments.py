@@ -422,7 +422,7 @@ def test_actions_and_states_are_not_mutated(make_env):
 def test_missing_packages_are_named_with_their_extra(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   for family in ('gym', 'gymnax', 'atari'):
-    with pytest.raises(ValueError, match=rf"install 'disco_rl\[{family}\]'"):
+    with pytest.raises(ValueError, match=rf"install -e '.*\[{family}\]'"):
       registry.default_settings(f'{family}:Anything')
 
 

@@ -52,11 +52,13 @@ def test_every_notebook_is_here():
 )
 def test_notebook(name, monkeypatch):
   for variable, value in {
-    'JAX_COMPILATION_CACHE_DIR': jax.config.jax_compilation_cache_dir,
+    # The folder of this process, which compiles nothing in the meantime.
+    'JAX_COMPILATION_CACHE_DIR': jax.config.jax_compilation_cache_dir or '',
+    'JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES': 'none',
     'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
     'JAX_PLATFORMS': 'cpu',
   }.items():
-    monkeypatch.setenv(variable, str(value))
+    monkeypatch.setenv(variable, value)
   notebook = nbformat.read(COLABS / name, as_version=4)
   (parameters,) = [
     cell

@@ -1,9 +1,11 @@
 """The wheel works where the source tree is not."""
 
 import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -11,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PROGRAM = """
 import pathlib, sys
 import jax
-from disco_rl import agent, rule_store
+from disco_rl import agent, installation, rule_store
 from disco_rl.environments import jittable_envs
 
 here = pathlib.Path(agent.__file__).resolve()
@@ -19,6 +21,8 @@ assert here.is_relative_to(pathlib.Path(sys.prefix).resolve()), here
 assert (here.parent / 'py.typed').is_file()
 assert rule_store.shipped_folder() == here.parent / '_weights'
 assert 'disco_103' in rule_store.known_rules()
+hint = installation.install_hint('plots')
+assert hint.startswith("pip install 'matplotlib>="), hint
 
 env = jittable_envs.CatchJittableEnvironment(
   2, jittable_envs.get_config_catch()
@@ -50,7 +54,7 @@ def test_wheel_in_a_new_environment(tmp_path):
   pip = (sys.executable, '-m', 'pip', '--disable-pip-version-check')
   wheel_args = ('wheel', '--no-deps', '--no-build-isolation')
   _run(*pip, *wheel_args, '-w', str(tmp_path), str(ROOT))
-  (wheel,) = tmp_path.glob('disco_rl-*.whl')
+  (wheel,) = tmp_path.glob('discovered_rl-*.whl')
 
   home = tmp_path / 'env'
   venv.create(home, with_pip=False)
@@ -63,5 +67,18 @@ def test_wheel_in_a_new_environment(tmp_path):
   dependencies = sysconfig.get_path('purelib')
   pathlib.Path(site, 'dependencies.pth').write_text(f'{dependencies}\n')
   _run(*pip, '--python', str(python), 'install', '--no-deps', str(wheel))
-  out = _run(python, '-c', PROGRAM, cwd=tmp_path)
+  # With -E, PYTHONPATH does not lead to the source tree.
+  out = _run(python, '-E', '-c', PROGRAM, cwd=tmp_path)
   assert 'actions (2,)' in out
+
+
+def test_lower_bounds_are_the_versions_that_are_tested():
+  text = (ROOT / 'constraints' / 'oldest.txt').read_text('utf-8')
+  tested = dict(re.findall(r'^([\w-]+)==(\S+)$', text, flags=re.MULTILINE))
+  project = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))
+  project = project['project']
+  extras = project['optional-dependencies']
+  used = [*project['dependencies'], *extras['atari'], *extras['plots']]
+  for requirement in [*used, *extras['gymnax']]:
+    name, _, bound = requirement.partition('>=')
+    assert tested[name] == bound, requirement

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from disco_rl import installation
 from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import run_folder
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
   if figure is not None:
     print(f'picture: {out}')
   else:
-    print("no picture: pip install 'disco_rl[plots]' for one")
+    print(f'no picture; for one: {installation.install_hint("plots")}')
   return 0
 
 

@@ -23,8 +23,10 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import checkpoint
+from disco_rl import compilation_cache
 from disco_rl import evaluation
 from disco_rl import experiment
+from disco_rl import installation
 from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import population as population_lib
@@ -234,6 +236,7 @@ def _train(plan: _Plan, show_progress: bool) -> int:
   with interrupts.Interrupts() as interrupt:
     try:
       for state, rows in chunks:
+        compilation_cache.publish()
         plan.rows += rows
         metrics_table.append_csv(folder.metrics_path, rows)
         done = int(rows[-1]['iteration'])
@@ -302,5 +305,5 @@ def _report(plan: _Plan) -> None:
   if plots.is_available():
     print(f'picture: {plan.folder.curve_path}')
   else:
-    print("no picture: pip install 'disco_rl[plots]' for one")
+    print(f'no picture; for one: {installation.install_hint("plots")}')
   print(f'metrics: {plan.folder.metrics_path}')

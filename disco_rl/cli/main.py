@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import sys
 
 import disco_rl
+from disco_rl import compilation_cache
 from disco_rl.cli import compare_command
 from disco_rl.cli import errors
 from disco_rl.cli import eval_command
@@ -17,6 +18,10 @@ _COMMANDS = {
   'compare': compare_command,
   'rules': rules_command,
 }
+
+
+# Those that compile for long.
+_COMPILING = ('eval', 'meta-train')
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -51,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked for cannot be done, 130 if it was interrupted.
   """
   arguments = build_parser().parse_args(argv)
+  if arguments.command in _COMPILING:
+    compilation_cache.enable()
   try:
     return _COMMANDS[arguments.command].run(arguments)
   except errors.UsageError as error:

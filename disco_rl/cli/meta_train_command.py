@@ -30,6 +30,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import checkpoint
+from disco_rl import compilation_cache
 from disco_rl import metrics_table
 from disco_rl import plots
 from disco_rl import progress
@@ -256,6 +257,7 @@ def _train(plan: _Plan, show_progress: bool) -> int:
     bar = progress.Progress(settings.steps, done, enabled=show_progress)
     updates = training.train(plan.trainer, plan.state, step_rng, settings.steps)
     for state, measured in () if interrupt.requested else updates:
+      compilation_cache.publish()
       done = int(measured['iteration'])
       row = dict(iteration=done, seed=settings.seed) | measured
       plan.rows.append(row)

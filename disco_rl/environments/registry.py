@@ -18,6 +18,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import installation
 from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import catch
@@ -243,10 +244,11 @@ def _find(name: str) -> Entry:
   family = FAMILIES[prefix]
   if not inner_name:
     raise ValueError(f'{name!r} names no environment: write {family.usage}')
-  if family.package and importlib.util.find_spec(family.package) is None:
+  package, extra = family.package, family.extra
+  if package and extra and importlib.util.find_spec(package) is None:
     raise ValueError(
-      f'{name} needs the package {family.package}, which is not installed: '
-      f"pip install 'disco_rl[{family.extra}]'"
+      f'{name} needs the package {package}, which is not installed: '
+      f'{installation.install_hint(extra)}'
     )
   module = importlib.import_module(family.module)
   return Entry(

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from disco_rl import acting
 from disco_rl import agent as agent_lib
+from disco_rl import compat
 from disco_rl import episode_returns
 from disco_rl import optimizers
 from disco_rl import replay
@@ -348,7 +349,7 @@ class MetaAgent:
     )
     if self._axis_name is not None:
       log = jax.lax.psum(log, self._axis_name)
-      log['rewards'] /= jax.lax.axis_size(self._axis_name)
+      log['rewards'] /= compat.axis_size(self._axis_name)
     return log
 
   def _mix_with_replay(

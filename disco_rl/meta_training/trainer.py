@@ -24,6 +24,7 @@ import numpy as np
 import optax
 
 from disco_rl import agent as agent_lib
+from disco_rl import compat
 from disco_rl import episode_returns
 from disco_rl import replay
 from disco_rl import rule_params
@@ -325,8 +326,8 @@ class Trainer:
     )
     log = dict(
       **averages['log'],
-      meta_grad_norm=optax.tree.norm(grads),
-      meta_up_norm=optax.tree.norm(updates),
+      meta_grad_norm=compat.tree_norm(grads),
+      meta_up_norm=compat.tree_norm(updates),
       num_bad_agents=self.num_agents - num_good,
     )
     return new_state, log, tuple(logs)
@@ -520,13 +521,8 @@ class Trainer:
     """`function` on all devices; itself where there is only one."""
     if not self._is_spread:
       return function
-    return jax.shard_map(
-      function,
-      mesh=self._mesh,
-      in_specs=in_specs,
-      out_specs=out_specs,
-      check_vma=False,  # Gradients are averaged by hand.
-    )
+    # Gradients are averaged by hand.
+    return compat.shard_map(function, self._mesh, in_specs, out_specs)
 
 
 def host_environment_message(name: str) -> str:

@@ -1,0 +1,56 @@
+"""One name for what old and new versions of JAX and Optax call differently.
+
+Each function takes the new name where there is one. The oldest versions that
+the tests pass with are in `constraints/oldest.txt`.
+"""
+
+from collections.abc import Callable
+import importlib
+from typing import Any
+
+import chex
+import jax
+import optax
+
+from disco_rl import types
+
+
+def shard_map(
+  function: Callable[..., Any],
+  mesh: jax.sharding.Mesh,
+  in_specs: Any,
+  out_specs: Any,
+) -> Callable[..., Any]:
+  """Maps a function over the shards of its arguments.
+
+  JAX does not check which results are the same on all devices, and does not sum
+  gradients by itself: functions average over devices by hand.
+
+  Args:
+    function: of one shard.
+    mesh: the devices.
+    in_specs: how arguments are spread.
+    out_specs: how results are.
+
+  Returns:
+    A function of whole arrays.
+  """
+  specs = dict(mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+  if hasattr(jax, 'shard_map'):
+    return jax.shard_map(function, **specs, check_vma=False)
+  old = importlib.import_module('jax.experimental.shard_map')
+  return old.shard_map(function, **specs, check_rep=False)
+
+
+def axis_size(axis_name: str) -> int:
+  """Returns the size of a named axis, inside the function mapped over it."""
+  if hasattr(jax.lax, 'axis_size'):
+    return jax.lax.axis_size(axis_name)
+  return jax.lax.psum(1, axis_name)
+
+
+def tree_norm(tree: chex.ArrayTree) -> types.Array:
+  """Returns the L2 norm of all leaves of a tree together, []."""
+  if hasattr(optax, 'tree') and hasattr(optax.tree, 'norm'):
+    return optax.tree.norm(tree)
+  return optax.global_norm(tree)
