@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 import numpy as np
 import optax
+import pytest
 
 from disco_rl import agent as agent_lib
 from disco_rl import types
@@ -174,9 +175,10 @@ def _entropy(logits):
 class _MetaTrainer:
   """One agent per device, all of them with one η."""
 
-  num_inner_steps, length = 2, 7
+  length = 7
 
-  def __init__(self):
+  def __init__(self, num_inner_steps):
+    self.num_inner_steps = num_inner_steps
     self.env = _environment(4)
     self.agent = _make_agent(self.env, _small_disco_settings())
     config = types.ValueFnConfig(
@@ -236,16 +238,17 @@ class _MetaTrainer:
     return optax.apply_updates(eta, updates), opt_state, state, log
 
   def _meta_loss(self, eta, state, train_rollouts, valid_rollout, rng, weights):
-    def inner_step(carry, inputs):
-      learner_state, value_state = carry
-      rng, rollout = inputs
+    learner_state, value_state = state['learner'], state['value']
+    regularizer = 0.0
+    for i, step_rng in enumerate(jax.random.split(rng, self.num_inner_steps)):
+      rollout = jax.tree.map(lambda x, i=i: x[i], train_rollouts)
       agent_out, _ = self.agent.unroll_net(
         agent_net_params=learner_state.params,
         agent_net_state=rollout.first_state(time_axis=0),
         rollout=rollout,
       )
       learner_state, _, log = self.agent.learner_step(
-        rng,
+        step_rng,
         rollout,
         learner_state,
         rollout.first_state(time_axis=0),
@@ -255,17 +258,8 @@ class _MetaTrainer:
       value_state, _, _ = self.value_fn.update(
         value_state, rollout, jax.lax.stop_gradient(agent_out['logits'])
       )
-      meta_out = log['meta_out']
-      regularizer = sum(
-        jnp.square(jnp.mean(meta_out[name])) for name in ('y', 'z', 'pi')
-      )
-      return (learner_state, value_state), regularizer
-
-    (learner_state, value_state), regularizers = jax.lax.scan(
-      inner_step,
-      (state['learner'], state['value']),
-      (jax.random.split(rng, self.num_inner_steps), train_rollouts),
-    )
+      for name in ('y', 'z', 'pi'):
+        regularizer += jnp.square(jnp.mean(log['meta_out'][name]))
     agent_out, _ = self.agent.unroll_net(
       learner_state.params, valid_rollout.first_state(0), valid_rollout
     )
@@ -282,13 +276,16 @@ class _MetaTrainer:
     meta_loss = (
       weights['policy_gradient'] * jnp.mean(pg_loss)
       + weights['entropy'] * jnp.mean(_entropy(logits[:-1]))
-      + weights['targets'] * jnp.mean(regularizers)
+      + weights['targets'] * regularizer / self.num_inner_steps
     )
     return meta_loss, (learner_state, value_state)
 
 
-def test_meta_training_loop_on_two_devices():
-  trainer = _MetaTrainer()
+@pytest.mark.parametrize(
+  'num_inner_steps', [1, pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_meta_training_loop_on_two_devices(num_inner_steps):
+  trainer = _MetaTrainer(num_inner_steps)
   rng, eta_rng, init_rng = jax.random.split(jax.random.PRNGKey(1), 3)
   eta, _ = trainer.agent.update_rule.init_params(eta_rng)
   opt_state = trainer.optimizer.init(eta)
@@ -313,13 +310,16 @@ def test_meta_training_loop_on_two_devices():
     losses.append(float(log['meta_loss'][0]))
     for leaf in jax.tree.leaves((eta, states['learner'].params)):
       np.testing.assert_array_equal(leaf[0], leaf[1])
-  # A fresh agent's second update is the first that η's memory has a part in.
-  for grad in jax.tree.leaves(log['grads']):
-    assert (np.asarray(grad) > 0).all() and np.isfinite(grad).all()
-  changes = jax.tree.map(
-    lambda a, b: np.abs(a - b).max(), jax.device_get(eta), before
-  )
-  assert min(jax.tree.leaves(changes)) > 0
+  for module, grads in log['grads'].items():
+    # What η remembers changes the targets of later inner steps only.
+    is_memory = 'meta_lstm' in module or module == 'lstm/linear_1'
+    has_part = num_inner_steps > 1 or not is_memory
+    for name, grad in grads.items():
+      assert np.isfinite(grad).all()
+      assert ((np.asarray(grad) > 0) == has_part).all(), (module, name)
+      assert (np.asarray(eta[module][name]) != before[module][name]).any() == (
+        has_part
+      )
   assert np.isfinite(losses).all() and len(set(losses)) == len(losses)
   rewards = utils.gather_from_devices(log['rewards'])
   assert rewards.shape == (NUM_DEVICES,)
@@ -329,11 +329,11 @@ def test_meta_training_loop_on_two_devices():
   # for the same experience, η learns to make agents that are sure.
   weights = dict(policy_gradient=0.0, entropy=1.0, targets=0.0)
   entropies = []
-  for _ in range(20):
+  for _ in range(30):
     eta, opt_state, _, log = step(key, eta, opt_state, states, weights)
     entropies.append(float(log['meta_loss'][0]))
   assert np.isfinite(entropies).all()
-  assert entropies[-1] < entropies[0] - 0.01
+  assert entropies[-1] < entropies[0] - 0.004
 
 
 @dataclasses.dataclass(frozen=True)
