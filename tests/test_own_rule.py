@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from disco_rl import agent
+from disco_rl import settings as settings_lib
 from disco_rl.environments import registry as environments
 from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import trainer as trainer_lib
@@ -29,6 +30,7 @@ def documented():
   names = {}
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(registry, 'UPDATE_RULES', dict(registry.UPDATE_RULES))
+    patch.setattr(settings_lib, 'SETTINGS', dict(settings_lib.SETTINGS))
     for block in re.findall(r'```python\n(.*?)```', text, flags=re.DOTALL):
       exec(compile(block, DOCUMENT.name, 'exec'), names)
     yield names
