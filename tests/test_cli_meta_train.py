@@ -1,15 +1,18 @@
 """`disco-rl meta-train`: what it writes, how it resumes, what it refuses."""
 
 import json
+import pathlib
 import signal
 
 import jax
 import numpy as np
 import pytest
 
+import disco_rl
 from disco_rl import evaluation
 from disco_rl import metrics_table
 from disco_rl import rule_params
+from disco_rl import settings as agent_settings_lib
 from disco_rl.cli import main
 from disco_rl.cli import rule_evaluation
 from disco_rl.environments import registry
@@ -17,6 +20,7 @@ from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import settings as settings_lib
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
+from disco_rl.update_rules import registry as rule_registry
 from tests import runs
 from tests import small
 from tests import small_meta
@@ -28,11 +32,15 @@ TINY = [
 ]
 
 
+def _small_settings(rule='disco'):
+  if rule in agent_settings_lib.SETTINGS and rule != 'disco':
+    return agent_settings_lib.get_settings(rule)
+  return small.settings(rule)
+
+
 @pytest.fixture(autouse=True)
 def small_agents(monkeypatch):
-  monkeypatch.setattr(
-    settings_lib, 'get_agent_settings', lambda: small.settings('disco')
-  )
+  monkeypatch.setattr(settings_lib, 'get_agent_settings', _small_settings)
   monkeypatch.setattr(
     evaluation, 'default_agent_settings', lambda rule, **_: small.settings(rule)
   )
@@ -361,6 +369,44 @@ def test_meta_training_runs_are_compared(tmp_path, capsys):
   (tmp_path / 'one' / 'config.json').write_text(json.dumps(config))
   assert main.main(['compare', *folders, f'--out={tmp_path / "e.png"}']) == 2
   assert 'compare those of one command at a time' in capsys.readouterr().err
+
+
+MODULE = """
+import pathlib, re
+text = pathlib.Path({document!r}).read_text(encoding='utf-8')
+blocks = re.findall(r'```python\\n(.*?)```', text, flags=re.DOTALL)
+exec(blocks[0]); exec(blocks[1])  # The rule of the how-to, registered.
+"""
+
+
+def test_a_rule_of_ones_own_by_the_commands(tmp_path, monkeypatch, capsys):
+  """Trained from random η, evaluated, and trained further."""
+  for module, table in (
+    (agent_settings_lib, 'SETTINGS'),
+    (rule_registry, 'UPDATE_RULES'),
+  ):
+    monkeypatch.setattr(module, table, dict(getattr(module, table)))
+  document = pathlib.Path(__file__).parents[1] / 'docs' / 'your_own_rule.md'
+  (tmp_path / 'own_rule_module.py').write_text(
+    MODULE.format(document=str(document))
+  )
+  monkeypatch.chdir(tmp_path)
+  use = '--use=own_rule_module'
+  first, second = tmp_path / 'first', tmp_path / 'second'
+  command = ('--steps=2', use, '--set=meta.num_inner_updates=1')
+  assert _meta_train(*command, '--rule=entropy_cost', f'--out={first}') == 0
+  rule = disco_rl.load_rule(first)
+  assert rule.kind == 'entropy_cost' and list(rule.eta) == ['entropy_cost']
+  assert main.main(['eval', f'--rule={first}', use, '--dry-run']) == 0
+  capsys.readouterr()
+  assert _meta_train(*command, f'--init={first}', f'--out={second}') == 0
+  config = json.loads((second / 'config.json').read_text())
+  assert config['settings']['agent']['update_rule_name'] == 'entropy_cost'
+  wrong = ('--rule=actor_critic', f'--init={first}', use, '--dry-run')
+  assert _meta_train(*wrong) == 2
+  assert 'is of the kind entropy_cost' in capsys.readouterr().err
+  assert _meta_train('--rule=actor_critic', '--dry-run') == 2
+  assert 'no parameters that could be trained' in capsys.readouterr().err
 
 
 def test_a_trained_rule_goes_on_with_a_small_learning_rate(tmp_path, capsys):

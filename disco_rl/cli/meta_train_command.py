@@ -67,6 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Describes the command's options."""
   add = parser.add_argument
   add(
+    '--rule',
+    help='the kind of rule to discover: disco, or one of your own that a '
+    'module of --use registers and that has parameters (default: disco, or '
+    'that of --init)',
+  )
+  add(
     '--init',
     help='where η begins: random, a name that `disco-rl rules` lists, or the '
     'path of a rule file or of the folder of a run (default: random). A rule '
@@ -137,7 +143,9 @@ def _start(arguments: argparse.Namespace) -> _Plan | None:
     run_folder.check_free(arguments.out)
   meta_train_config.check_environments(asked['env'])
   choice = _choose_rule(asked['init'])
-  rule_settings = {} if choice is None else dict(choice.settings)
+  rule_settings = {}
+  if choice is not None:
+    rule_settings = {'update_rule_name': choice.kind, **choice.settings}
   settings = meta_train_config.resolve(asked, rule_settings)
   config = _describe(asked, settings, rule_settings)
   trainer = meta_train_config.make_trainer(settings)
@@ -215,7 +223,7 @@ def _choose_rule(init: str) -> rule_choice.Rule | None:
   choice = rule_choice.load_rule(init)
   if choice.eta is None:
     raise errors.UsageError(
-      f'{choice.name} is a rule made by hand: it has no parameters to train'
+      f'{choice.name} is a hand-designed rule: it has no parameters to train'
     )
   return choice
 

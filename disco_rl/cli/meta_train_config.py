@@ -23,6 +23,7 @@ from disco_rl.meta_training import training
 
 # What can be said on the command line, and is then fixed for a run.
 DEFAULTS: dict[str, Any] = dict(
+  rule='disco',
   init=training.RANDOM,
   env=['catch'],
   steps=training.DEFAULT_UPDATES,
@@ -60,7 +61,7 @@ def resolve(
   Args:
     asked: as `DEFAULTS`.
     rule_settings: what the rule to begin with was trained with, of an agent's
-      settings.
+      settings; None for random η.
 
   Returns:
     Groups of settings (`meta`, `agent`, `critic`, `env` and `net` by name of
@@ -71,8 +72,15 @@ def resolve(
   eval_envs = _environments(asked['eval_env'], '--eval-env')
   if eval_envs and not asked['eval_every']:
     raise ValueError('--eval-env says where; say when, too, by --eval-every')
-  agent = settings_lib.get_agent_settings()
-  agent_settings_lib.update_from_plain(agent, rule_settings or {})
+  rule_settings = rule_settings or {}
+  kind = rule_settings.get('update_rule_name', asked['rule'])
+  if asked['rule'] not in (kind, DEFAULTS['rule']):
+    raise ValueError(
+      f'--init {asked["init"]} is of the kind {kind}, not {asked["rule"]}: '
+      'leave out --rule'
+    )
+  agent = settings_lib.get_agent_settings(kind)
+  agent_settings_lib.update_from_plain(agent, rule_settings)
   with agent.unlocked():
     agent.optimizer = optimizers.get_settings()
   networks = _by_name(

@@ -11,8 +11,18 @@ from disco_rl.environments import registry
 _ENV_SETTINGS = {'catch': dict(rows=5, columns=5)}
 
 
-def get_agent_settings() -> config_dict.ConfigDict:
-  """The agents of the small reference setting."""
+def get_agent_settings(rule: str = 'disco') -> config_dict.ConfigDict:
+  """Settings of the agents that η is trained with.
+
+  Args:
+    rule: the kind of rule, a key of `settings.SETTINGS`.
+
+  Returns:
+    For the discovered rule those of the small reference setting, for others
+    those they were registered with.
+  """
+  if rule != 'disco':
+    return settings.get_settings(rule)
   config = settings.get_settings_disco()
   config.learning_rate = 5e-4
   net_args = config.net_settings.net_args
