@@ -230,7 +230,8 @@ def test_policy_gradient_learns_catch():
 
 def test_critic_is_needed_where_the_rule_says_so():
   config = small.settings('policy_gradient')
-  del config.value_fn
+  with config.unlocked():
+    del config.value_fn
   with pytest.raises(ValueError, match="'policy_gradient' needs a critic"):
     small.make_agent('policy_gradient', config)
 
@@ -299,7 +300,12 @@ def test_building_does_not_change_the_settings():
     ('rewards', jnp.zeros((4, 0)), r'rewards must be \[T\+1, B\]'),
     ('actions', jnp.zeros((3, 3), int), r'actions must start with \[4, 3\]'),
     ('logits', jnp.zeros((4, 2, 3)), r'logits must start with \[4, 3\]'),
-    ('agent_outs', {'y': jnp.zeros((4, 1, 7))}, r"agent_outs\['y'\] must"),
+    (
+      'agent_outs',
+      {'y': jnp.zeros((4, 1, 7)), 'logits': jnp.zeros((4, 3, 3))},
+      r"agent_outs\['y'\] must",
+    ),
+    ('agent_outs', {}, r"agent_outs\['logits'\] is missing"),
   ],
 )
 def test_rollouts_whose_shapes_disagree_are_refused(field, value, message):

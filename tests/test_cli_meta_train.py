@@ -226,7 +226,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
     (['--env=catch', '--env=catch'], 'given twice'),
     (['--set=meta.num_inner_updates=0'], 'num_inner_updates must be at least'),
     (['--set=meta.rollout_length=1'], 'rollout_length must be at least 2'),
-    (['--set=meta.weights.entrop=1'], r'did you mean entropy\?'),
+    (['--set=meta.weights.entrop=1'], r'did you mean meta\.weights\.entropy\?'),
     (['--set=meta.agents_at_once=0'], 'agents_at_once'),
     (['--set=meta.lifetimes=none'], 'lifetimes is a list of numbers'),
     (['--set=max_bad_in_a_row=0'], 'max_bad_in_a_row must be at least 1'),

@@ -393,7 +393,7 @@ def test_impossible_boards_are_refused(rows, columns):
 def test_unknown_environments_and_settings_are_refused():
   for name, message in {
     'pong': r"environment 'pong'.*catch.*gym:<id>",
-    'gymm:CartPole-v1': r'did you mean gym:<id>',
+    'gymm:CartPole-v1': r'did you mean gym:CartPole-v1\?',
     'gym:CartPol-v1': r'did you mean CartPole-v1',
     'gymnax:Breakout': r'did you mean Breakout-MinAtar',
     'atari:Ping': r'did you mean pong',
