@@ -92,7 +92,7 @@ def test_unreadable_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
   ('rule', 'env_name', 'num_devices'),
   [
-    ('disco', 'catch', 1),
+    pytest.param('disco', 'catch', 1, marks=pytest.mark.slow),
     ('actor_critic', 'catch', 2),
     ('actor_critic', 'catch_numpy', 2),
   ],

@@ -107,9 +107,7 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
   long = ['--rule=actor_critic', '--steps=1200', *TINY]
   long += ['--set=checkpoint_every=40']
-  process = runs.start('eval', *long, f'--out={whole}')
-  _, error = process.communicate()
-  assert process.returncode == 0, error
+  assert main.main(['eval', *long, '--quiet', f'--out={whole}']) == 0
   process = runs.start('eval', *long, f'--out={killed}')
   runs.wait_for_rows(killed, 20, process)
   process.kill()

@@ -12,6 +12,7 @@ from tests import golden
 from tests import small
 
 
+@pytest.mark.slow
 def test_eight_devices_learn_as_one_on_the_same_data():
   """Acting on the host, all see the same experience, masked steps included."""
   states = []

@@ -165,7 +165,12 @@ def test_chunks_make_no_difference_and_compile_once():
 
 
 @pytest.mark.parametrize(
-  ('rule', 'env_name'), [('disco', 'catch'), ('actor_critic', 'catch_numpy')]
+  ('rule', 'env_name'),
+  [
+    pytest.param('disco', 'catch', marks=pytest.mark.slow),
+    ('actor_critic', 'catch'),
+    ('actor_critic', 'catch_numpy'),
+  ],
 )
 def test_a_seed_among_others_is_that_seed_alone(rule, env_name):
   """To the bit as users compile it.

@@ -323,6 +323,7 @@ def test_lives_end_and_begin_anew():
         assert opt_counts[i + 1, n] == opt_counts[i, n] + 2
 
 
+@pytest.mark.slow
 def test_a_new_life_forgets_all_but_what_it_taught():
   """Agent, optimiser, target network, meta-state and critic; not the Adam."""
   trainer = small_meta.make_trainer(lifetimes=(4, 8), adam_per_agent=True)
