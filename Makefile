@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-# Whole files, since their tests share programs; in alphabetical order, which has
-# short ones at its end.
-SHARE := --dist loadfile --no-loadscope-reorder
+# Tests of one file share programs. In the order of their names, files that take
+# long are not the last.
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 # Packages are compiled as they are imported: most never are.
 INSTALL := -m pip install --quiet --no-compile
 
@@ -17,16 +17,16 @@ eval: $(VENV)/.installed
 	  --set experiment.batch_size=16 --set experiment.replay_ratio=2
 
 test: lint
-	$(BIN)/python -m pytest -n 2 $(SHARE) --durations 10
+	$(BIN)/python -m pytest $(WORKERS) --durations 10
 
 # What takes minutes to compile and is implied, but for the composition, by tests
 # of the parts.
 test-slow: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 $(SHARE) -m slow
+	$(BIN)/python -m pytest $(WORKERS) -m slow
 
 # The oldest versions that pyproject.toml allows, which Python 3.11 has.
 test-oldest: $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest -n 2 $(SHARE)
+	$(OLDEST)/bin/python -m pytest $(WORKERS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

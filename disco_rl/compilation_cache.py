@@ -51,6 +51,9 @@ _LOCK = 'lock'
 _SECONDS_UNFINISHED = 3600.0  # After which nobody can be at work on it.
 _MIN_FREE_BYTES = 1 << 28
 _MAX_BYTES = 1 << 30
+# Programs that old versions read from a cache write where they should not: with
+# JAX 0.5.3 on CPU, runs crash or go wrong. This is the oldest that was tested.
+_MIN_JAX = (0, 10)
 
 
 @dataclasses.dataclass
@@ -84,7 +87,7 @@ def enable(
 
   It does nothing if a cache was set up already, by this function or through
   JAX's own settings, if the environment variable `DISCO_RL_COMPILATION_CACHE`
-  is `off`, or if the folder cannot be used.
+  is `off`, if the folder cannot be used, or if JAX is older than 0.10.
 
   Args:
     folder: of all processes; made if need be. By default the one that the
@@ -94,7 +97,7 @@ def enable(
   """
   global _cache
   named = os.environ.get(VARIABLE, '')
-  if fcntl is None or named.lower() in _OFF:
+  if not is_supported() or named.lower() in _OFF:
     return
   if getattr(jax.config, 'jax_compilation_cache_dir', None) is not None:
     return
@@ -123,6 +126,11 @@ def enable(
   )
   jax_cache.reset_cache()  # It may have been found to be off.
   atexit.register(_close)
+
+
+def is_supported() -> bool:
+  """Returns whether this system and this version of JAX can have a cache."""
+  return fcntl is not None and jax.__version_info__ >= _MIN_JAX
 
 
 def publish() -> None:
