@@ -172,7 +172,7 @@ def test_the_meta_gradient_of_an_entropy_cost(documented, num_updates, mode):
     return loss, advantages
 
   eta, _ = learner_agent.update_rule.init_params(keys[0])
-  with jax.enable_x64(True):
+  with small.enable_x64(True):
     inputs = _in_float64((eta, state, train, valid))
     wanted, advantages = jax.jit(jax.grad(by_hand, has_aux=True))(*inputs, None)
     wanted = wanted['entropy_cost']['log']
@@ -221,7 +221,7 @@ def test_any_rule_can_be_differentiated_in_both_modes(monkeypatch):
     lambda: first.act(first.init(keys[0]), keys[1])
   )()
   eta, _ = ScaledAdvantages().init_params(keys[2])
-  with jax.enable_x64(True):
+  with small.enable_x64(True):
     inputs = _in_float64((eta, state, train, valid))
     grads = [
       jax.jit(make(meta_gradient_mode=mode).differentiate)(
