@@ -7,8 +7,7 @@ OLDEST := .venv-oldest
 # Tests of one file share programs. In the order of their names, files that take
 # long are not the last.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
-# Packages are compiled as they are imported: most never are.
-INSTALL := -m pip install --quiet --no-compile
+INSTALL := -m pip install --quiet
 
 .PHONY: eval test test-slow test-oldest lint clean
 
