@@ -30,6 +30,7 @@ from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import batched_jittable_env
 from disco_rl.environments.wrappers import single_stream_env
 from disco_rl.environments.wrappers import worker_env
+from disco_rl.meta_training import training
 from tests import golden
 from tests import leaks
 from tests import scripted
@@ -449,6 +450,8 @@ def test_an_object_is_refused_where_a_function_is_wanted():
     evaluation.evaluate(env, 'actor_critic')
   with pytest.raises(ValueError, match=message):
     population.Population(env, None, None)
+  with pytest.raises(ValueError, match=message):
+    training.meta_train(env)
   with pytest.raises(ValueError, match='must be registered as a function'):
     registry.register_environment('mine', env)
 

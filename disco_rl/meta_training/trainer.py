@@ -472,7 +472,7 @@ class Trainer:
   def _build(
     self, group: Group, config: config_lib.Config
   ) -> tuple[meta_agent.MetaAgent, Any]:
-    env = group.env_fn(config.num_envs, 0)
+    env = registry.as_environment_fn(group.env_fn)(config.num_envs, 0)
     if not env.is_jittable:
       env.close()
       name = group.name or type(env).__name__

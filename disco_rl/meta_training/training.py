@@ -189,7 +189,9 @@ def meta_train(
   changes = dict(env_settings or {})
   groups = []
   all_envs: list[Any] = (
-    [envs] if isinstance(envs, str) or callable(envs) else list(envs)
+    [envs]
+    if isinstance(envs, str) or not isinstance(envs, Sequence)
+    else list(envs)
   )
   for i, env in enumerate(all_envs):
     name, env_fn = _environment(env, i, changes)
@@ -235,7 +237,8 @@ def _environment(
 ) -> tuple[str, registry.EnvironmentFn]:
   """The name and the function of an environment; its changes are taken out."""
   if not isinstance(env, str):
-    return getattr(env, '__name__', f'group_{index}'), env
+    name = getattr(env, '__name__', f'group_{index}')
+    return name, registry.as_environment_fn(env)
   settings = settings_lib.get_env_settings(env)
   settings.update(changes.pop(env, {}))
   return env, registry.environment_fn(env, **settings)
