@@ -37,7 +37,7 @@ def learning_curves(
   """Draws the curves of one or more runs.
 
   Every seed is a thin line; over them the mean, with a 95% band where there are
-  several.
+  three seeds or more.
 
   Args:
     runs: name to table of metrics.
@@ -73,7 +73,7 @@ def _draw_curves(
     for value in values:
       axes.plot(at, value, color=color, alpha=0.35, linewidth=0.8)
     axes.plot(at, mean, color=color, linewidth=2, label=name, marker=marker)
-    if len(values) > 1:
+    if len(values) > 2:  # The interval of two is wider than any picture.
       axes.fill_between(
         at, mean - band, mean + band, color=color, alpha=0.15, linewidth=0
       )
@@ -82,7 +82,7 @@ def _draw_curves(
 
 
 def _fit_to_lines(axes: Any) -> None:
-  """Shows all lines; bands of two seeds would dwarf them."""
+  """Shows all lines; bands of a few seeds would dwarf them."""
   values = [line.get_ydata() for line in axes.get_lines()]
   if not values:
     return
