@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import units
-from disco_rl import evaluation
-from disco_rl import experiment
-from disco_rl import huge_pages
-from disco_rl import population as population_lib
-from disco_rl import rule_choice
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.cli import huge_pages
+from disco_rl.evaluation import population as population_lib
+from disco_rl.rule_zoo import rule as rule_choice
 from disco_rl.environments import base
 from disco_rl.environments import registry
 

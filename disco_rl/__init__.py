@@ -15,30 +15,34 @@ import importlib
 from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
+  from disco_rl.config.batching import Batching as Batching
   from disco_rl.environments.registry import (
     register_environment as register_environment,
   )
-  from disco_rl.evaluation import evaluate as evaluate
-  from disco_rl.meta_training.training import meta_train as meta_train
+  from disco_rl.evaluation.evaluate import evaluate as evaluate
+  from disco_rl.evaluation.saved_run import load_run as load_run
+  from disco_rl.learning.learner import make_learner as make_learner
+  from disco_rl.meta_training.meta_train import meta_train as meta_train
   from disco_rl.networks.nets import register_network as register_network
-  from disco_rl.rule_choice import load_rule as load_rule
-  from disco_rl.rule_choice import save_rule as save_rule
-  from disco_rl.rule_learner import make_learner as make_learner
-  from disco_rl.saved_run import load_run as load_run
+  from disco_rl.rule_zoo.rule import list_rules as list_rules
+  from disco_rl.rule_zoo.rule import load_rule as load_rule
+  from disco_rl.rule_zoo.rule import save_rule as save_rule
   from disco_rl.update_rules.registry import register_rule as register_rule
 
-__version__ = '0.1.0'
+__version__ = '0.2.0'
 
 _HOMES = {
-  'evaluate': 'evaluation',
-  'load_rule': 'rule_choice',
-  'load_run': 'saved_run',
-  'make_learner': 'rule_learner',
-  'meta_train': 'meta_training.training',
+  'Batching': 'config.batching',
+  'evaluate': 'evaluation.evaluate',
+  'list_rules': 'rule_zoo.rule',
+  'load_rule': 'rule_zoo.rule',
+  'load_run': 'evaluation.saved_run',
+  'make_learner': 'learning.learner',
+  'meta_train': 'meta_training.meta_train',
   'register_environment': 'environments.registry',
   'register_network': 'networks.nets',
   'register_rule': 'update_rules.registry',
-  'save_rule': 'rule_choice',
+  'save_rule': 'rule_zoo.rule',
 }
 
 

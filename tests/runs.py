@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 
-from disco_rl import compilation_cache
-from disco_rl import files
-from disco_rl import metrics_table
+from disco_rl.runs import compilation_cache
+from disco_rl.runs import files
+from disco_rl.runs import metrics as metrics_table
 
 
 def start(command, *arguments):

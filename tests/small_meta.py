@@ -7,7 +7,7 @@ import jax
 from disco_rl import agent
 from disco_rl.environments import registry
 from disco_rl.meta_training import config as config_lib
-from disco_rl.meta_training import meta_agent
+from disco_rl.meta_training import meta_gradient as meta_agent
 from disco_rl.meta_training import trainer
 from disco_rl.value_fns import value_fn
 from tests import small

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
-from disco_rl import settings
+from disco_rl.config import agents as settings
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import nets

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from disco_rl import checkpoint
+from disco_rl.runs import checkpoint
 from tests import small
 
 TREE = {

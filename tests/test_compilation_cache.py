@@ -11,8 +11,8 @@ import zlib
 import jax
 import pytest
 
-from disco_rl import cache_entries
-from disco_rl import compilation_cache
+from disco_rl.runs import cache_entries
+from disco_rl.runs import compilation_cache
 
 needs_cache = pytest.mark.skipif(
   not compilation_cache.is_supported(),
@@ -25,7 +25,7 @@ PROGRAM = """
 import json, os, sys, time, warnings
 warnings.simplefilter('error')
 import jax
-from disco_rl import compilation_cache
+from disco_rl.runs import compilation_cache
 
 options = json.loads(sys.argv[1])
 if options.get('max_file_bytes'):

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from disco_rl import acting
-from disco_rl import episode_returns
-from disco_rl import evaluation
-from disco_rl import experiment
-from disco_rl import population as population_lib
-from disco_rl import replay
+from disco_rl.learning import actors as acting
+from disco_rl.learning import episodes as episode_returns
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.evaluation import population as population_lib
+from disco_rl.learning import replay
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import registry

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from disco_rl import types
-from disco_rl.meta_training import meta_agent
+from disco_rl.meta_training import meta_gradient as meta_agent
 from tests import golden
 from tests import small_meta
 

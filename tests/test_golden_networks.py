@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 from disco_rl import agent
-from disco_rl import rule_params
+from disco_rl.rule_zoo import file_format as rule_params
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import meta_nets

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from disco_rl import huge_pages
+from disco_rl.cli import huge_pages
 
 PROGRAM = """
 import os, sys
-from disco_rl import huge_pages
+from disco_rl.cli import huge_pages
 huge_pages.restart()
 print(os.getpid(), sys.argv[1:], os.environ.get('GLIBC_TUNABLES'))
 """

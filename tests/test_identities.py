@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from disco_rl import categorical
+from disco_rl.update_rules import categorical
 from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils

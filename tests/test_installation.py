@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from disco_rl import installation
-from disco_rl import plots
+from disco_rl.runs import plots
 
 ROOT = pathlib.Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))['project']

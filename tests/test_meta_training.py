@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from disco_rl import compat
-from disco_rl import mixed_mode
+from disco_rl.learning import mixed_mode
 from disco_rl.meta_training import config as config_lib
 from tests import golden
 from tests import small

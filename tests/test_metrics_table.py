@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from disco_rl import metrics_table
-from disco_rl import plots
+from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import plots
 
 METRICS = dict(
   num_episodes=np.array([[0, 2], [1, 2], [3, 0]]),

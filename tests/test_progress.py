@@ -5,8 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from disco_rl import evaluation
-from disco_rl import progress
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.runs import progress
 
 
 @pytest.fixture

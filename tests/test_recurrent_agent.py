@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from disco_rl import checks
+from disco_rl.learning import checks
 from disco_rl import types
 from tests import golden
 from tests import small

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import disco_rl
-from disco_rl import files
-from disco_rl import run_folder
+from disco_rl.runs import files
+from disco_rl.runs import run_folder
 from disco_rl.cli import main
 
 SIZES = [

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from disco_rl import rule_store
+from disco_rl.rule_zoo import store as rule_store
 
 _SIBLING = pathlib.Path(__file__).parents[2] / 'shared' / 'weights'
 
@@ -17,6 +17,6 @@ def need_disco_103(monkeypatch: pytest.MonkeyPatch) -> None:
   if rule_store.find('disco_103') is None:
     pytest.skip(
       'the published Disco103 weights are not on this machine: run '
-      'disco_rl.rule_store.fetch("disco_103") with a network, or put '
+      'disco_rl.rule_zoo.store.fetch("disco_103") with a network, or put '
       'disco_103.npz into a folder named by DISCO_RL_WEIGHTS'
     )

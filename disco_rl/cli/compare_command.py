@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from disco_rl import installation
-from disco_rl import metrics_table
-from disco_rl import plots
-from disco_rl import run_folder
+from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import plots
+from disco_rl.runs import run_folder
 from disco_rl.cli import errors
-from disco_rl.cli import rule_evaluation
+from disco_rl.meta_training import rule_evaluation
 from disco_rl.cli import tables
 from disco_rl.meta_training import pictures
 

@@ -22,22 +22,22 @@ import jax
 from ml_collections import config_dict
 import numpy as np
 
-from disco_rl import checkpoint
-from disco_rl import compilation_cache
-from disco_rl import evaluation
-from disco_rl import experiment
+from disco_rl.runs import checkpoint
+from disco_rl.runs import compilation_cache
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import agent_loop as experiment
 from disco_rl import installation
-from disco_rl import metrics_table
-from disco_rl import plots
-from disco_rl import population as population_lib
-from disco_rl import presets
-from disco_rl import progress
-from disco_rl import rule_choice
-from disco_rl import rule_params
-from disco_rl import run_folder
+from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import plots
+from disco_rl.evaluation import population as population_lib
+from disco_rl.config import presets
+from disco_rl.runs import progress
+from disco_rl.rule_zoo import rule as rule_choice
+from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl.runs import run_folder
 from disco_rl.cli import errors
-from disco_rl.cli import eval_config
-from disco_rl.cli import interrupts
+from disco_rl.config import evaluation as eval_config
+from disco_rl.runs import interrupts
 from disco_rl.cli import run_config
 from disco_rl.cli import tables
 from disco_rl.environments import registry

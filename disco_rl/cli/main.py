@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import sys
 
 import disco_rl
-from disco_rl import compilation_cache
+from disco_rl.runs import compilation_cache
 from disco_rl.cli import compare_command
 from disco_rl.cli import errors
 from disco_rl.cli import eval_command

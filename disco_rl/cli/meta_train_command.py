@@ -29,23 +29,23 @@ import jax
 from ml_collections import config_dict
 import numpy as np
 
-from disco_rl import checkpoint
-from disco_rl import compilation_cache
-from disco_rl import metrics_table
-from disco_rl import plots
-from disco_rl import progress
-from disco_rl import rule_choice
-from disco_rl import rule_params
-from disco_rl import run_folder
+from disco_rl.runs import checkpoint
+from disco_rl.runs import compilation_cache
+from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import plots
+from disco_rl.runs import progress
+from disco_rl.rule_zoo import rule as rule_choice
+from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl.runs import run_folder
 from disco_rl.cli import errors
-from disco_rl.cli import interrupts
-from disco_rl.cli import meta_train_config
-from disco_rl.cli import rule_evaluation
+from disco_rl.runs import interrupts
+from disco_rl.config import meta_training_run as meta_train_config
+from disco_rl.meta_training import rule_evaluation
 from disco_rl.cli import run_config
 from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import trainer as trainer_lib
-from disco_rl.meta_training import training
+from disco_rl.meta_training import meta_train as training
 
 HELP = 'discover or improve a rule'
 

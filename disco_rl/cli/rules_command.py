@@ -6,8 +6,8 @@ folder named by the environment variable DISCO_RL_WEIGHTS.
 
 import argparse
 
-from disco_rl import rule_choice
-from disco_rl import rule_store
+from disco_rl.rule_zoo import rule as rule_choice
+from disco_rl.rule_zoo import store as rule_store
 from disco_rl.cli import errors
 from disco_rl.cli import tables
 

@@ -9,9 +9,9 @@ import jax
 from ml_collections import config_dict
 
 import disco_rl
-from disco_rl import network_settings
-from disco_rl import plain_settings
-from disco_rl import run_folder
+from disco_rl.config import networks as network_settings
+from disco_rl.config import plain as plain_settings
+from disco_rl.runs import run_folder
 from disco_rl.cli import errors
 from disco_rl.environments import factories
 from disco_rl.networks import cores

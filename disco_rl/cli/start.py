@@ -2,7 +2,7 @@
 
 import sys
 
-from disco_rl import huge_pages
+from disco_rl.cli import huge_pages
 
 
 def main() -> int:

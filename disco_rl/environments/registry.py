@@ -50,7 +50,7 @@ class Family:
     package: which must be installed, None for nothing.
     extra: of this library that installs it.
     networks: end of a name to the network that suits it, see
-      `network_settings.py`.
+      `config/networks.py`.
   """
 
   module: str
@@ -69,7 +69,7 @@ ENVIRONMENTS: dict[str, Entry] = {
 
 _BUILT_IN = frozenset(ENVIRONMENTS)
 
-_HERE = 'disco_rl.environments'
+_HERE = 'disco_rl.environments.adapters'
 FAMILIES: dict[str, Family] = {
   'gym': Family(f'{_HERE}.gymnasium_env', 'gym:<id>', 'gymnasium', 'gym'),
   'gymnax': Family(
@@ -171,7 +171,7 @@ def suggested_network(name: str) -> str | None:
     name: see `known_names`.
 
   Returns:
-    A name of `network_settings.py`, or None where any may do.
+    A name of `config/networks.py`, or None where any may do.
   """
   prefix, _, inner_name = name.partition(':')
   if prefix not in FAMILIES:

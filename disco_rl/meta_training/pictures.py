@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from disco_rl import metrics_table
-from disco_rl import plots
+from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import plots
 
 RETURNS = 'returns'
 # Name of a picture to its panels: title to columns of the table.

@@ -25,13 +25,13 @@ import optax
 
 from disco_rl import agent as agent_lib
 from disco_rl import compat
-from disco_rl import episode_returns
-from disco_rl import replay
-from disco_rl import rule_params
+from disco_rl.learning import episodes as episode_returns
+from disco_rl.learning import replay
+from disco_rl.rule_zoo import file_format as rule_params
 from disco_rl import types
 from disco_rl.environments import registry
 from disco_rl.meta_training import config as config_lib
-from disco_rl.meta_training import meta_agent
+from disco_rl.meta_training import meta_gradient as meta_agent
 from disco_rl.meta_training import meta_loss
 from disco_rl.value_fns import value_fn
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from disco_rl import categorical
+from disco_rl.update_rules import categorical
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.update_rules import base

@@ -7,8 +7,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from disco_rl import categorical
-from disco_rl import checks
+from disco_rl.update_rules import categorical
+from disco_rl.update_rules import checks
 from disco_rl import types
 from disco_rl import utils
 

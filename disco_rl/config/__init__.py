@@ -1,0 +1,1 @@
+"""Decides every setting before a run starts."""

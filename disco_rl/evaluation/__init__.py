@@ -1,0 +1,1 @@
+"""Trains fresh agents with a fixed rule."""

@@ -1,0 +1,159 @@
+"""The training of a population by a fixed rule, for the run loop."""
+
+import jax
+import numpy as np
+
+from disco_rl import types
+from disco_rl.evaluation import agent_loop
+from disco_rl.evaluation import population as population_lib
+from disco_rl.rule_zoo import file_format
+from disco_rl.runs import loop
+from disco_rl.runs import metrics as metrics_lib
+from disco_rl.update_rules import base
+
+
+class DivergenceError(loop.DivergenceError):
+  """An agent computed something that is not finite; its learning stopped.
+
+  Attributes:
+    state: of all agents, each with the last finite learner.
+    rows: what was measured in the chunk that went wrong.
+    iteration: the one that would have made it non-finite, from 1.
+    seed: which agent.
+    culprit: the first quantity that is not finite.
+  """
+
+  def __init__(
+    self,
+    state: agent_loop.LoopState,
+    rows: list[metrics_lib.Row],
+    iteration: int,
+    seed: int,
+    culprit: str,
+  ):
+    """Says what happened."""
+    super().__init__(
+      f'iteration {iteration}, seed {seed}: {culprit} is not finite. Common '
+      'causes are a learning rate that is too high and rewards that are huge',
+      state,
+      rows,
+    )
+    self.iteration = iteration
+    self.seed = seed
+    self.culprit = culprit
+
+
+class Training:
+  """A `loop.Trainable`: a population that learns by one rule.
+
+  Attributes:
+    population: the agents.
+  """
+
+  def __init__(
+    self,
+    population: population_lib.Population,
+    eta: types.MetaParams | None,
+    chunk_size: int = 20,
+  ):
+    """Bundles agents and rule.
+
+    Args:
+      population: the agents.
+      eta: the rule's parameters η; None for a hand-designed rule.
+      chunk_size: iterations per compiled program, and per row of metrics.
+    """
+    if chunk_size < 1:
+      raise ValueError(f'chunk_size must be at least 1, got {chunk_size}')
+    self.population = population
+    self._eta = check_rule_params(population.agent.update_rule, eta)
+    self._chunk_size = chunk_size
+
+  def init(self) -> agent_loop.LoopState:
+    """Makes fresh agents."""
+    return self.population.init()
+
+  def done(self, state: agent_loop.LoopState) -> int:
+    """Returns how many iterations are done."""
+    return int(state.iteration)
+
+  def advance(
+    self, state: agent_loop.LoopState, total: int
+  ) -> tuple[agent_loop.LoopState, list[metrics_lib.Row]]:
+    """Trains for one chunk of iterations, see `loop.Trainable`."""
+    done = self.done(state)
+    count = min(self._chunk_size - done % self._chunk_size, total - done)
+    state, metrics = self.population.run(self._eta, state, count)
+    rows = metrics_lib.summarize(
+      metrics,
+      last_iteration=done + count,
+      seeds=self.population.seeds,
+      env_steps_per_iteration=self.population.batching.env_steps,
+    )
+    nonfinite = np.argwhere(metrics['first_nonfinite'] >= 0)
+    if nonfinite.size:
+      n, k = nonfinite[0]
+      culprit = agent_loop.name_of_nonfinite(
+        int(metrics['first_nonfinite'][n, k]), metrics, state.learner
+      )
+      seed = self.population.seeds[k]
+      raise DivergenceError(state, rows, done + int(n) + 1, seed, culprit)
+    return state, rows
+
+  def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
+    """Returns the state in a form that can be saved."""
+    return self.population.to_checkpoint(state)
+
+  def from_checkpoint(
+    self, saved: agent_loop.LoopState
+  ) -> agent_loop.LoopState:
+    """Returns the state to resume from."""
+    return self.population.from_checkpoint(saved)
+
+  def close(self) -> None:
+    """Frees what environments on the host hold."""
+    self.population.close()
+
+
+def describe_rows(
+  rows: list[metrics_lib.Row],
+) -> tuple[str, dict[str, float]]:
+  """Says what a progress bar shows of a chunk.
+
+  Args:
+    rows: of all seeds, over which return and loss are averaged.
+
+  Returns:
+    A note if nothing was learned yet, and values by name.
+  """
+  # A loss is NaN in a chunk in which nothing was learned.
+  is_filling = any(np.isnan(row['total_loss']) for row in rows)
+  mean = lambda name: float(np.mean([row[name] for row in rows]))
+  values = {'return': mean('average_return'), 'loss': mean('total_loss')}
+  return 'filling the replay' if is_filling else '', values
+
+
+def check_rule_params(
+  rule: base.UpdateRule,
+  eta: types.MetaParams | None,
+  where: str = 'eta',
+) -> types.MetaParams:
+  """Checks η against a rule.
+
+  Args:
+    rule: the update rule.
+    eta: what is to be its η, or None.
+    where: what an error message calls them.
+
+  Returns:
+    η, empty for a rule without parameters.
+  """
+  wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
+  if eta is None and jax.tree.leaves(wanted):
+    raise ValueError(
+      f'{type(rule).__name__} has parameters η, and none were given: load '
+      'trained ones from a file (load_rule) or train them (meta_train)'
+    )
+  eta = {} if eta is None else eta
+  file_format.check_like(eta, wanted, where)
+  return eta

@@ -1,0 +1,1 @@
+"""One agent's life as pure functions: act, store, sample, learn."""

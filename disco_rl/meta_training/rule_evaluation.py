@@ -1,0 +1,247 @@
+"""How good a rule is: fresh agents learn with it, beside a baseline.
+
+A run of meta-training keeps, for every environment of its evaluations,
+
+  evaluations_ENV.csv   returns of fresh agents, one row per meta-update and
+                        seed; those of the initial η are at meta-update 0
+  baseline_ENV.csv      the same of a hand-designed rule, trained once
+"""
+
+from collections.abc import Mapping, Sequence
+import pathlib
+from typing import Any
+
+import jax
+from ml_collections import config_dict
+import numpy as np
+
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.runs import metrics as metrics_table
+from disco_rl.config import networks as network_settings
+from disco_rl.evaluation import population as population_lib
+from disco_rl.rule_zoo import rule as rule_choice
+from disco_rl.runs import run_folder
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.config import meta_training_run as meta_train_config
+from disco_rl.environments import registry
+
+# Of the larger of two returns: differences below it are taken for noise.
+_LEAST_SCALE = 0.1
+
+
+class RuleEvaluation:
+  """Trains fresh agents with an η, in all environments chosen for that.
+
+  The programs are compiled in the first evaluation and kept.
+  """
+
+  def __init__(self, settings: config_dict.ConfigDict):
+    """Builds the agents.
+
+    Args:
+      settings: of the run, see `meta_train_config.py`.
+    """
+    self._settings = settings
+    self._envs = meta_train_config.evaluation_environments(settings)
+    self._populations = {}
+    baseline = settings.eval.baseline
+    if baseline is not None:
+      known = dict.fromkeys(rule_choice.hand_designed())
+      utils.lookup(known, baseline, 'baseline')
+    for name in self._envs:
+      agent_settings = meta_train_config.agent_settings(settings, name)
+      agent_settings.learning_rate = settings.eval.learning_rate
+      self._populations[name] = self._population(name, agent_settings)
+
+  def close(self) -> None:
+    """Frees what environments on the host hold."""
+    for population in self._populations.values():
+      population.close()
+
+  def __call__(
+    self, eta: types.MetaParams, env: str
+  ) -> list[metrics_table.Row]:
+    """Trains fresh agents with a rule.
+
+    Args:
+      eta: the rule's parameters.
+      env: one of the environments.
+
+    Returns:
+      One row per seed: the average return of its last 100 iterations.
+    """
+    # From a checkpoint it is bound to the devices of meta-training.
+    return self._train(self._populations[env], jax.device_get(eta))
+
+  def baseline(self, env: str) -> list[metrics_table.Row]:
+    """Trains fresh agents with the hand-designed rule, for as long.
+
+    They have the settings of `disco-rl eval` with the torso and the memory of
+    the other agents.
+
+    Args:
+      env: one of the environments.
+
+    Returns:
+      As for an η.
+    """
+    network = self._settings.net[env]
+    agent_settings = evaluation.default_agent_settings(
+      self._settings.eval.baseline
+    )
+    network_settings.choose(
+      agent_settings, network.name, network.net_args.get('core')
+    )
+    population = self._population(env, agent_settings)
+    try:
+      return self._train(population, None)
+    finally:
+      population.close()
+
+  def _population(
+    self, env: str, agent_settings: config_dict.ConfigDict
+  ) -> population_lib.Population:
+    return population_lib.Population(
+      registry.environment_fn(env, **self._envs[env]),
+      agent_settings,
+      experiment.Config(**self._settings.eval.experiment),
+      seeds=range(self._settings.eval.num_seeds),
+    )
+
+  def _train(
+    self, population: population_lib.Population, eta: types.MetaParams | None
+  ) -> list[metrics_table.Row]:
+    rows: list[metrics_table.Row] = []
+    try:
+      for _, new_rows in evaluation.train(
+        population, eta, population.init(), self._settings.eval.steps
+      ):
+        rows += new_rows
+    except evaluation.DivergenceError as error:
+      # A young rule may do that. What its agents reached until then counts.
+      rows += error.rows
+    return [
+      dict(seed=seed, final_return=value)
+      for seed, value in metrics_table.final_returns(rows).items()
+    ]
+
+
+def evaluations_path(folder: pathlib.Path, env: str) -> pathlib.Path:
+  """Where a run keeps the returns of fresh agents in an environment."""
+  return folder / f'evaluations_{run_folder.as_file_name(env)}.csv'
+
+
+def baseline_path(folder: pathlib.Path, env: str) -> pathlib.Path:
+  """Where a run keeps those of the hand-designed rule."""
+  return folder / f'baseline_{run_folder.as_file_name(env)}.csv'
+
+
+def mean_return(returns: Sequence[float]) -> float:
+  """The average of those agents that ended an episode; NaN if none did."""
+  known = [value for value in returns if np.isfinite(value)]
+  return float(np.mean(known)) if known else float('nan')
+
+
+def returns_by_update(
+  rows: Sequence[Mapping[str, float]],
+) -> dict[int, float]:
+  """The average over seeds of every evaluation, by meta-update."""
+  by_update: dict[int, list[float]] = {}
+  for row in rows:
+    by_update.setdefault(int(row['iteration']), []).append(row['final_return'])
+  return {done: mean_return(x) for done, x in sorted(by_update.items())}
+
+
+def normalized_score(value: float, initial: float, baseline: float) -> float:
+  """A return on a scale that environments share.
+
+  It is `(value − initial) / scale`: 0 for the initial η and, where the baseline
+  is better than that, 1 for the baseline. The scale is `|baseline − initial|`,
+  but at least a tenth of the larger of the two in absolute value, so that two
+  returns that happen to be near each other do not make noise look large; and 1
+  where that is 0, or neither is known.
+
+  Args:
+    value: average return of fresh agents.
+    initial: that with the initial η; NaN if not known.
+    baseline: that with a hand-designed rule; NaN if not known.
+
+  Returns:
+    The score; NaN if the value is.
+  """
+  known = [x for x in (initial, baseline) if np.isfinite(x)]
+  if not known:
+    return value
+  distance = abs(known[-1] - known[0])
+  scale = max(distance, _LEAST_SCALE * max(map(abs, known)))
+  return (value - known[0]) / (scale or 1.0)
+
+
+def environments(config: Mapping[str, Any]) -> list[str]:
+  """The environments of a run's evaluations.
+
+  Args:
+    config: what the run's `config.json` holds.
+
+  Returns:
+    Their names.
+  """
+  asked = config['asked']
+  return list(asked.get('eval_env') or asked['env'])
+
+
+def read(
+  folder: pathlib.Path, env: str
+) -> tuple[list[metrics_table.Row], float]:
+  """Reads what a run keeps of its evaluations in an environment.
+
+  Args:
+    folder: of the run.
+    env: the environment's name.
+
+  Returns:
+    The table of `evaluations_ENV.csv`, and the average return of the baseline,
+    NaN if there is none.
+  """
+  baseline = metrics_table.read_csv(baseline_path(folder, env))
+  return (
+    metrics_table.read_csv(evaluations_path(folder, env)),
+    mean_return([row['final_return'] for row in baseline]),
+  )
+
+
+def scores(folder: pathlib.Path, envs: Sequence[str]) -> dict[int, float]:
+  """How good the rule was at every evaluation of a run, in all environments.
+
+  Args:
+    folder: of the run.
+    envs: the environments of its evaluations.
+
+  Returns:
+    Meta-update to the average over environments of `normalized_score`.
+    Environments in which no agent ever ended an episode do not count; where
+    others did, an evaluation without any has no score.
+  """
+  tables = []
+  for env in envs:
+    rows, baseline = read(folder, env)
+    values = returns_by_update(rows)
+    if not np.isfinite([*values.values(), baseline]).any():
+      continue
+    initial = values.get(0, float('nan'))
+    tables.append(
+      {
+        done: normalized_score(value, initial, baseline)
+        for done, value in values.items()
+      }
+    )
+  if not tables:
+    return {}
+  complete = set.intersection(*map(set, tables))
+  means = {
+    done: float(np.mean([table[done] for table in tables]))
+    for done in sorted(complete)
+  }
+  return {done: mean for done, mean in means.items() if np.isfinite(mean)}

@@ -1,0 +1,1 @@
+"""Keeps trained rules as files."""

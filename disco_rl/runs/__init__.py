@@ -1,0 +1,1 @@
+"""Runs long work and writes its results: the only place that writes files."""
