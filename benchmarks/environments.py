@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import units
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.cli import huge_pages
-from disco_rl.evaluation import population as population_lib
-from disco_rl.rule_zoo import rule as rule_choice
 from disco_rl.environments import base
 from disco_rl.environments import registry
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import population as population_lib
+from disco_rl.rule_zoo import rule as rule_choice
 
 
 def steps_per_second(env: base.Environment, num_steps: int) -> float:

@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks import units
 from disco_rl import agent
+from disco_rl import types
 from disco_rl.cli import huge_pages
 from disco_rl.rule_zoo import file_format as rule_params
-from disco_rl import types
 
 
 def random_rollout(

@@ -19,9 +19,9 @@ import numpy as np
 
 from benchmarks import units
 from disco_rl.cli import huge_pages
+from disco_rl.config import meta_training as settings_lib
 from disco_rl.environments import registry
 from disco_rl.meta_training import config as config_lib
-from disco_rl.config import meta_training as settings_lib
 from disco_rl.meta_training import trainer as trainer_lib
 
 _MODES: dict[str, dict[str, Any]] = {

@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks import units
 from disco_rl import agent
-from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.cli import huge_pages
+from disco_rl.environments import registry
+from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.evaluation import population as population_lib
 from disco_rl.rule_zoo import file_format as rule_params
-from disco_rl.environments import registry
 
 
 def benchmark(

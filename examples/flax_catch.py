@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from disco_rl.rule_zoo import file_format as rule_params
-from disco_rl.config import agents as settings
 from disco_rl import types
+from disco_rl.config import agents as settings
 from disco_rl.environments import registry
+from disco_rl.rule_zoo import file_format as rule_params
 from disco_rl.update_rules import disco
 
 T, B, A, Y = 29, 64, 3, 600  # Steps, streams, actions, size of predictions.

@@ -60,8 +60,8 @@ disco_rl.register_network('flax', build)
 
 
 if __name__ == '__main__':
-  from disco_rl.evaluation import evaluate as evaluation
   from disco_rl.config import networks as network_settings
+  from disco_rl.evaluation import evaluate as evaluation
 
   settings = evaluation.default_agent_settings('actor_critic')
   network_settings.choose(settings, 'flax')

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 import disco_rl
-from disco_rl.evaluation import agent_loop as experiment
 from disco_rl import utils
+from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.update_rules import base
 
 

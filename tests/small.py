@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 
 from disco_rl import agent
-from disco_rl.evaluation import agent_loop as experiment
-from disco_rl.evaluation import population
-from disco_rl.config import agents as settings_lib
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.config import agents as settings_lib
 from disco_rl.environments import jittable_envs
 from disco_rl.environments import registry
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.evaluation import population
 
 NUM_ACTIONS = 3
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
-from disco_rl.config import agents as settings
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.config import agents as settings
 from disco_rl.networks import nets
 from tests import golden
 from tests import small

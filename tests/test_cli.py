@@ -7,16 +7,16 @@ import jax
 import numpy as np
 import pytest
 
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.runs import files
-from disco_rl.runs import metrics as metrics_table
-from disco_rl.config import plain as plain_settings
-from disco_rl.rule_zoo import file_format as rule_params
-from disco_rl.rule_zoo import store as rule_store
 from disco_rl.cli import errors
 from disco_rl.cli import main
 from disco_rl.config import overrides
+from disco_rl.config import plain as plain_settings
 from disco_rl.environments import registry
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl.rule_zoo import store as rule_store
+from disco_rl.runs import files
+from disco_rl.runs import metrics as metrics_table
 from tests import runs
 from tests import small
 

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 import disco_rl
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.runs import metrics as metrics_table
-from disco_rl.rule_zoo import file_format as rule_params
-from disco_rl.config import agents as agent_settings_lib
 from disco_rl.cli import main
-from disco_rl.meta_training import rule_evaluation
-from disco_rl.environments import registry
-from disco_rl.meta_training import config as config_lib
+from disco_rl.config import agents as agent_settings_lib
 from disco_rl.config import meta_training as settings_lib
-from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.environments import registry
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.meta_training import config as config_lib
 from disco_rl.meta_training import meta_train as training
+from disco_rl.meta_training import rule_evaluation
+from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl.runs import metrics as metrics_table
 from disco_rl.update_rules import registry as rule_registry
 from tests import runs
 from tests import small

@@ -17,19 +17,19 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.evaluation import population
 from disco_rl.environments import base
 from disco_rl.environments import catch
 from disco_rl.environments import factories
-from disco_rl.environments.adapters import gymnasium_env
-from disco_rl.environments.adapters import gymnax_env
 from disco_rl.environments import jittable_envs
 from disco_rl.environments import registry
+from disco_rl.environments.adapters import gymnasium_env
+from disco_rl.environments.adapters import gymnax_env
 from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import batched_jittable_env
 from disco_rl.environments.wrappers import single_stream_env
 from disco_rl.environments.wrappers import worker_env
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import population
 from disco_rl.meta_training import meta_train as training
 from tests import golden
 from tests import leaks

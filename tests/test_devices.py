@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
+from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.evaluation import population
-from disco_rl.environments import registry
 from tests import golden
 from tests import small
 

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from disco_rl.learning import actors as acting
-from disco_rl.learning import episodes as episode_returns
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.evaluation import agent_loop as experiment
-from disco_rl.evaluation import population as population_lib
-from disco_rl.learning import replay
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import registry
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import population as population_lib
+from disco_rl.learning import actors as acting
+from disco_rl.learning import episodes as episode_returns
+from disco_rl.learning import replay
 from tests import golden
 from tests import small
 

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import disco_rl
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.evaluation import agent_loop as experiment
-from disco_rl.config import networks as network_settings
-from disco_rl.rule_zoo import file_format as rule_params
 from disco_rl.config import agents as settings
+from disco_rl.config import networks as network_settings
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.rule_zoo import file_format as rule_params
 from disco_rl.update_rules import disco
 from examples import flax_catch
 from examples import flax_network

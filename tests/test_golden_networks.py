@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import pytest
 
 from disco_rl import agent
-from disco_rl.rule_zoo import file_format as rule_params
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import meta_nets
+from disco_rl.rule_zoo import file_format as rule_params
 from tests import golden
 from tests import small
 from tests import weights

@@ -8,13 +8,13 @@ import numpy as np
 import optax
 import pytest
 
-from disco_rl.update_rules import categorical
 from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import convolution
 from disco_rl.networks import lstm
 from disco_rl.networks import meta_nets
+from disco_rl.update_rules import categorical
 from disco_rl.value_fns import value_utils
 from tests import golden
 from tests import small

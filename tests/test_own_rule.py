@@ -13,8 +13,8 @@ from disco_rl import agent
 from disco_rl.config import agents as settings_lib
 from disco_rl.environments import registry as environments
 from disco_rl.meta_training import config as config_lib
-from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import meta_train as training
+from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.update_rules import policy_gradient
 from disco_rl.update_rules import registry
 from tests import small

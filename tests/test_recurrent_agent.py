@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from disco_rl.learning import checks
 from disco_rl import types
+from disco_rl.learning import checks
 from tests import golden
 from tests import small
 

@@ -5,11 +5,11 @@ import json
 import pytest
 
 import disco_rl
-from disco_rl.rule_zoo import rule as rule_choice
-from disco_rl.config import agents as settings
 from disco_rl.cli import main
+from disco_rl.config import agents as settings
 from disco_rl.environments import registry as environments
 from disco_rl.networks import nets
+from disco_rl.rule_zoo import rule as rule_choice
 from disco_rl.update_rules import actor_critic
 from disco_rl.update_rules import registry as rules
 from examples import jax_environment

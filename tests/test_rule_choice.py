@@ -9,13 +9,13 @@ import pytest
 
 import disco_rl
 from disco_rl import agent
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.config import plain as plain_settings
-from disco_rl.rule_zoo import file_format as rule_params
-from disco_rl.rule_zoo import store as rule_store
-from disco_rl.config import agents as settings_lib
 from disco_rl import types
 from disco_rl.cli import main
+from disco_rl.config import agents as settings_lib
+from disco_rl.config import plain as plain_settings
+from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl.rule_zoo import store as rule_store
 from disco_rl.update_rules import actor_critic
 from disco_rl.update_rules import registry
 from tests import small

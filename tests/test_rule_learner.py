@@ -8,8 +8,8 @@ import pytest
 
 import disco_rl
 from disco_rl import optimizers
-from disco_rl.learning import learner as rule_learner
 from disco_rl import types
+from disco_rl.learning import learner as rule_learner
 from disco_rl.update_rules import actor_critic
 from tests import golden
 from tests import small

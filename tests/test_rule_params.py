@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from disco_rl.runs import files
 from disco_rl.rule_zoo import file_format as rule_params
 from disco_rl.rule_zoo import store as rule_store
+from disco_rl.runs import files
 from tests import golden
 from tests import weights
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import disco_rl
+from disco_rl.cli import main
 from disco_rl.runs import files
 from disco_rl.runs import run_folder
-from disco_rl.cli import main
 
 SIZES = [
   *('--set=env.rows=4', '--set=env.columns=3', '--devices=1', '--quiet'),

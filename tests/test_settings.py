@@ -9,13 +9,13 @@ import optax
 import pytest
 
 from disco_rl import agent
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.evaluation import agent_loop as experiment
-from disco_rl.config import networks as network_settings
 from disco_rl import optimizers
-from disco_rl.config import presets
 from disco_rl import types
 from disco_rl.config import evaluation as eval_config
+from disco_rl.config import networks as network_settings
+from disco_rl.config import presets
+from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.evaluation import evaluate as evaluation
 from tests import golden
 from tests import small
 

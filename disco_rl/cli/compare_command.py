@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from disco_rl import installation
-from disco_rl.runs import metrics as metrics_table
-from disco_rl.runs import plots
-from disco_rl.runs import run_folder
 from disco_rl.cli import errors
-from disco_rl.meta_training import rule_evaluation
 from disco_rl.cli import tables
 from disco_rl.meta_training import pictures
+from disco_rl.meta_training import rule_evaluation
+from disco_rl.runs import metrics
+from disco_rl.runs import plots
+from disco_rl.runs import run_folder
 
 HELP = 'draw several runs in one picture'
 
@@ -84,7 +84,7 @@ class _Run:
 
   path: pathlib.Path
   config: dict[str, Any]
-  rows: list[metrics_table.Row]
+  rows: list[metrics.Row]
 
 
 def _read(path: pathlib.Path) -> _Run:
@@ -93,7 +93,7 @@ def _read(path: pathlib.Path) -> _Run:
     raise errors.UsageError(
       f'{path} is no run of disco-rl eval or disco-rl meta-train'
     )
-  rows = metrics_table.read_csv(path / 'metrics.csv')
+  rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
   return _Run(path, config, rows)
@@ -118,7 +118,7 @@ def _compare_agents(
       {name: run.rows for name, run in _by_name(runs).items()},
       arguments.column or 'average_return',
       arguments.x,
-      ', '.join(sorted({run.config['asked']['env'] for run in runs})),
+      ', '.join(sorted({run.config['request']['env'] for run in runs})),
     )
   table = tables.format_table(
     ('run', 'rule', 'env', 'seeds', 'iterations', 'last 100', 'whole run'),
@@ -136,7 +136,7 @@ def _compare_rules(
       f'--x {arguments.x} is for runs of eval; those of meta-train are drawn '
       'over meta-updates'
     )
-  panels: dict[str, dict[str, list[metrics_table.Row]]] = {}
+  panels: dict[str, dict[str, list[metrics.Row]]] = {}
   lines = []
   are_unique = len({run.path.name for run in runs}) == len(runs)
   for run in runs:
@@ -175,9 +175,7 @@ def _compare_rules(
   return table, figure
 
 
-def _column(
-  rows: list[metrics_table.Row], column: str
-) -> list[metrics_table.Row]:
+def _column(rows: list[metrics.Row], column: str) -> list[metrics.Row]:
   """A table with one column of another, called `value`."""
   if rows and column not in rows[0]:
     known = sorted(rows[0])
@@ -191,8 +189,8 @@ def _column(
 def _rule_line(
   run: _Run,
   env: str,
-  returns: list[metrics_table.Row],
-  fresh: list[metrics_table.Row],
+  returns: list[metrics.Row],
+  fresh: list[metrics.Row],
   baseline: float,
 ) -> tuple[str, ...]:
   values = [row['value'] for row in returns]
@@ -212,19 +210,17 @@ def _rule_line(
   )
 
 
-def _line(
-  path: str, config: dict, rows: list[metrics_table.Row]
-) -> tuple[str, ...]:
+def _line(path: str, config: dict, rows: list[metrics.Row]) -> tuple[str, ...]:
   finals, whole = (
-    np.asarray(list(metrics_table.average_returns(rows, last).values()))
-    for last in (100, None)
+    np.asarray(list(metrics.average_returns(rows, last).values()))
+    for last in (metrics.LAST, None)
   )
   return (
     path,
     config['rule'],
-    config['asked']['env'],
+    config['request']['env'],
     str(len(finals)),
     str(int(rows[-1]['iteration'])),
-    tables.with_band(*map(float, metrics_table.mean_and_band(finals))),
-    tables.with_band(*map(float, metrics_table.mean_and_band(whole))),
+    tables.with_band(*map(float, metrics.mean_and_band(finals))),
+    tables.with_band(*map(float, metrics.mean_and_band(whole))),
   )

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import sys
 
 import disco_rl
-from disco_rl.runs import compilation_cache
 from disco_rl.cli import compare_command
 from disco_rl.cli import errors
 from disco_rl.cli import eval_command
 from disco_rl.cli import meta_train_command
 from disco_rl.cli import rules_command
+from disco_rl.runs import compilation_cache
 
 _COMMANDS = {
   'eval': eval_command,

@@ -91,6 +91,7 @@ PRESETS: Mapping[str, Preset] = {
   'sokoban': Preset(replay_fraction=0.9, replay_steps=880_000),
 }
 
+
 def get(name: str) -> Preset:
   """Returns a preset; `name` is a key of `PRESETS`."""
   return utils.lookup(PRESETS, name, 'preset')

@@ -300,9 +300,8 @@ def _meta_agent(
       agents.update_from_plain(agent, rule.settings)
   agent = agent.copy_and_resolve_references()
   with agent.unlocked():
-    agent.setdefault(
-      'optimizer', config_dict.ConfigDict(optimizers.get_settings())
-    )
+    if 'optimizer' not in agent:
+      agent.optimizer = config_dict.ConfigDict(optimizers.get_settings())
     if critic is not None:
       agent.value_fn = config_dict.ConfigDict(dict(critic))
     elif agent.get('value_fn') is None:

@@ -51,6 +51,7 @@ class Family:
     extra: of this library that installs it.
     networks: end of a name to the network that suits it, see
       `config/networks.py`.
+    is_on_host: whether its environments run outside of JAX.
   """
 
   module: str
@@ -58,6 +59,7 @@ class Family:
   package: str | None = None
   extra: str | None = None
   networks: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  is_on_host: bool = True
 
 
 ENVIRONMENTS: dict[str, Entry] = {
@@ -78,6 +80,7 @@ FAMILIES: dict[str, Family] = {
     'gymnax',
     'gymnax',
     networks={'-MinAtar': 'conv'},
+    is_on_host=False,
   ),
   'atari': Family(
     f'{_HERE}.atari_env',
@@ -162,6 +165,16 @@ def as_environment_fn(
 def known_names() -> list[str]:
   """All names, and how those of other packages are written."""
   return [*ENVIRONMENTS, *(family.usage for family in FAMILIES.values())]
+
+
+def is_on_host(name: str) -> bool:
+  """Returns whether an environment is known to run outside of JAX.
+
+  Args:
+    name: see `known_names`. Only of families is it known before one is made.
+  """
+  family = FAMILIES.get(name.partition(':')[0])
+  return ':' in name and family is not None and family.is_on_host
 
 
 def suggested_network(name: str) -> str | None:

@@ -79,9 +79,7 @@ class Population:
     self._env_fn = registry.as_environment_fn(env_fn)
     env = self._env_fn(batching.num_envs, self.seeds[0])
     axis_name = self.placement.batch_axis
-    self.agent = agent_lib.Agent.for_environment(
-      env, agent_settings, axis_name
-    )
+    self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
     if env.is_jittable:
       # Every device acts in its own shard of them.
       env = self._env_fn(shard.num_envs, self.seeds[0])

@@ -1,4 +1,4 @@
-"""Acting: two actors with one interface, for environments in JAX or on the host.
+"""Acting, in JAX or on the host: two actors with one interface.
 
   actor = actors.make(agent, env)
   state = actor.init(env_rng, net_rng)
@@ -153,9 +153,7 @@ class DeviceActor(_Actor):
     def step(
       state: ActorState, rng: chex.PRNGKey
     ) -> tuple[ActorState, types.ActorTimestep]:
-      acted, net_state = self._act(
-        params, rng, state.timestep, state.net_state
-      )
+      acted, net_state = self._act(params, rng, state.timestep, state.net_state)
       env_state, timestep = self._env.step(state.env_state, acted.actions)
       return ActorState(env_state, timestep, net_state), acted
 

@@ -114,7 +114,9 @@ def make_learner(
     network,
     optimizer,
     hyper_params,
-    critic=critic and value_fn.ValueFunction(critic, axis_name),
+    critic=(
+      None if critic is None else value_fn.ValueFunction(critic, axis_name)
+    ),
     axis_name=axis_name,
   )
   eta_spec = jax.eval_shape(

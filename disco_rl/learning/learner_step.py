@@ -352,9 +352,7 @@ class LearnerStep:
       )
 
     if not self._learns_taken_actions_only:
-      agent_out, pullback, new_net_state = jax.vjp(
-        unroll, params, has_aux=True
-      )
+      agent_out, pullback, new_net_state = jax.vjp(unroll, params, has_aux=True)
       return _Outputs(
         agent_out, new_net_state, agent_out, rollout.actions, pullback
       )

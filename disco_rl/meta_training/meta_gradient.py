@@ -1,6 +1,8 @@
-"""One agent in meta-training: it acts, learns, and says how η could be better.
+"""One agent's contribution to a meta-update: it acts, learns, and is measured.
 
-All is pure functions of explicit states, to be mapped over many agents.
+All functions are pure, to be mapped over many agents. Acting and
+differentiating are two calls, which a trainer compiles into one program where
+the actor is pure.
 """
 
 import functools
@@ -10,22 +12,20 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from disco_rl.learning import actors as acting
 from disco_rl import agent as agent_lib
 from disco_rl import compat
-from disco_rl.learning import episodes as episode_returns
 from disco_rl import optimizers
-from disco_rl.learning import replay
+from disco_rl import parallel
 from disco_rl import types
-from disco_rl.environments import base
-from disco_rl.meta_training import config as config_lib
+from disco_rl.config import meta_training as config_lib
+from disco_rl.learning import actors
+from disco_rl.learning import episodes as episodes_lib
+from disco_rl.learning import replay
 from disco_rl.meta_training import meta_loss
-from disco_rl.value_fns import value_fn
 
 # Folded into a key for the draws of the replay. Large, since small numbers give
 # the keys that splitting gives too.
 _REPLAY = 2**31
-
 
 # What a meta-gradient's log says of episodes: sums, not averages.
 EPISODE_LOG = ('num_episodes', 'total_return')
@@ -34,15 +34,14 @@ EPISODE_LOG = ('num_episodes', 'total_return')
 class AgentState(NamedTuple):
   """What an agent carries from one meta-update to the next."""
 
-  learner: agent_lib.LearnerState
-  critic: types.ValueState
-  actor: acting.ActorState
+  learner: agent_lib.LearnerState  # With a critic.
+  actor: actors.ActorState
   buffer: replay.ReplayState | None  # None without replay.
-  episodes: episode_returns.RunningEpisodes | None = None
+  episodes: episodes_lib.RunningEpisodes
 
 
 class MetaGradient(NamedTuple):
-  """What one agent has to say about η."""
+  """One agent's contribution to a meta-update."""
 
   grads: types.MetaParams  # Like η.
   state: AgentState  # After the inner updates.
@@ -51,13 +50,12 @@ class MetaGradient(NamedTuple):
 
 
 class MetaAgent:
-  """An agent, its critic and its environment."""
+  """An agent in meta-training, and its actor."""
 
   def __init__(
     self,
     agent: agent_lib.Agent,
-    critic: value_fn.ValueFunction,
-    env: base.Environment,
+    actor: actors.Actor,
     config: config_lib.Config,
     batch_axis_name: Any | None = None,
     regularizer: meta_loss.Regularizer | None = None,
@@ -65,23 +63,28 @@ class MetaAgent:
     """Bundles them.
 
     Args:
-      agent: who learns.
-      critic: who measures it.
-      env: in JAX, with `config.num_envs` streams.
-      config: sizes, those of one device if there is a batch axis.
-      batch_axis_name: over which batches are spread, or None; the same that
-        agent and critic were given.
+      agent: the agent, with a critic.
+      actor: acts in `config.batching.num_envs` environments.
+      config: sizes, those of one shard if there is a batch axis.
+      batch_axis_name: over which batches are sharded, or None; the same that
+        the agent was given.
       regularizer: one more term of the meta-loss, see `trainer.Trainer`.
     """
+    if agent.critic is None:
+      raise ValueError(
+        'agents in meta-training need a critic: a group value_fn in their '
+        'settings (see types.ValueFnConfig)'
+      )
     self._agent = agent
-    self._critic = critic
-    self._env = env
+    self._critic = agent.critic
+    self._actor = actor
     self._config = config
+    self._batching = config.batching
     self._axis_name = batch_axis_name
     self._regularizer = regularizer
 
   def init(self, rng: chex.PRNGKey) -> AgentState:
-    """A newborn agent.
+    """Makes a fresh agent.
 
     Args:
       rng: resets the environment, and is split in three: learner, actor,
@@ -91,31 +94,25 @@ class MetaAgent:
       Its state.
     """
     learner_rng, actor_rng, critic_rng = jax.random.split(rng, 3)
-    env_state, timestep = self._env.reset(self._own(rng))
-    actor = acting.ActorState(
-      env_state,
-      timestep,
-      self._agent.initial_actor_state(actor_rng, self._env.batch_size),
+    actor_state = self._actor.init(self._shard_key(rng), actor_rng)
+    learner = self._agent.initial_learner_state(learner_rng).replace(
+      critic=self._critic.initial_state(
+        critic_rng, actor_state.timestep.observation
+      )
     )
-    learner = self._agent.initial_learner_state(learner_rng)
     buffer = None
-    if self._config.num_replayed:
-      step_keys = jax.random.split(rng, self._config.rollout_length)
-      _, rollout = jax.eval_shape(
-        lambda: acting.unroll_with_keys(
-          self._agent, self._env, learner.params, actor, step_keys
-        )
+    if not self._batching.on_policy:
+      spec = self._actor.rollout_spec(
+        learner.params, actor_state, self._batching.rollout_length
       )
       buffer = replay.init(
-        jax.eval_shape(replay.keep_first_state, rollout),
-        self._config.replay_capacity,
+        jax.eval_shape(replay.to_stored, spec), self._batching.replay_capacity
       )
     return AgentState(
       learner=learner,
-      critic=self._critic.initial_state(critic_rng, timestep.observation),
-      actor=actor,
+      actor=actor_state,
       buffer=buffer,
-      episodes=episode_returns.init(self._env.batch_size),
+      episodes=episodes_lib.init(self._actor.num_envs),
     )
 
   def meta_gradient(
@@ -137,37 +134,15 @@ class MetaAgent:
     Returns:
       The meta-gradient, and the state after.
     """
-    state, train_rollouts, valid_rollout = self.act(state, act_rng)
+    state, train_rollouts, valid_rollout, acted_log = self.act(state, act_rng)
     result = self.differentiate(
       update_rule_params, state, train_rollouts, valid_rollout, update_rng
     )
-    num_fresh = self._config.num_envs
-    fresh_rewards = train_rollouts.rewards[:, :, :num_fresh]
-    fresh_discounts = train_rollouts.discounts[:, :, :num_fresh]
-    # In the order in which they were acted.
-    join = lambda train, valid: jnp.concatenate(
-      [train.reshape(-1, num_fresh), valid]
-    )
-    assert state.episodes is not None
-    episodes, finished = episode_returns.update(
-      state.episodes,
-      join(fresh_rewards, valid_rollout.rewards),
-      join(fresh_discounts, valid_rollout.discounts),
-    )
-    if self._axis_name is not None:
-      finished = jax.lax.psum(finished, self._axis_name)
-    log = {
-      **result.log,
-      **self._count_rewards(fresh_rewards),
-      **{name: getattr(finished, name) for name in EPISODE_LOG},
-    }
-    return result._replace(
-      log=log, state=result.state._replace(episodes=episodes)
-    )
+    return result._replace(log={**result.log, **acted_log})
 
   def act(
     self, state: AgentState, rng: chex.PRNGKey
-  ) -> tuple[AgentState, types.ActorRollout, types.ActorRollout]:
+  ) -> tuple[AgentState, types.ActorRollout, types.ActorRollout, types.LogDict]:
     """Makes the experience of one meta-update, before any update of θ.
 
     Args:
@@ -175,39 +150,48 @@ class MetaAgent:
       rng: see `meta_gradient`.
 
     Returns:
-      The state after; batches to learn from, leaves [N, L, B, ...]; and the
-      validation trajectory, leaves [2L, B', ...] with B' environments.
+      The state after; batches to learn from, leaves [N, L, B, ...]; the
+      validation trajectory, leaves [2L, B', ...] with B' environments; and a
+      log of rewards and episodes.
     """
     config = self._config
-    num_updates, length = config.num_inner_updates, config.rollout_length
-    train_keys = jax.vmap(lambda key: jax.random.split(self._own(key), length))(
-      jax.random.split(rng, num_updates)
-    )  # [N, L, ...]
-    valid_keys = jax.random.split(self._own(rng), config.validation_length)
+    num_updates, length = (
+      config.num_inner_updates,
+      self._batching.rollout_length,
+    )
+    train_keys = jax.vmap(
+      lambda key: jax.random.split(self._shard_key(key), length)
+    )(jax.random.split(rng, num_updates))  # [N, L, ...]
+    valid_keys = jax.random.split(
+      self._shard_key(rng), config.validation_length
+    )
     num_train = num_updates * length
     step_keys = jnp.concatenate(
       [train_keys.reshape(num_train, *valid_keys.shape[1:]), valid_keys]
     )
     # One loop for all trajectories: a second one would be compiled again.
-    actor, steps = acting.unroll_with_keys(
-      self._agent, self._env, state.learner.params, state.actor, step_keys
+    actor_state, steps = self._actor.unroll(
+      state.learner.params, state.actor, step_keys
     )
-    train_rollouts = jax.tree.map(
+    episodes, finished = episodes_lib.update(
+      state.episodes, steps.rewards, steps.discounts
+    )
+    finished = parallel.total(finished, self._axis_name)
+    fresh = jax.tree.map(
       lambda x: x[:num_train].reshape(num_updates, length, *x.shape[1:]), steps
     )
     valid_rollout = jax.tree.map(lambda x: x[num_train:], steps)
-    train_rollouts = jax.vmap(replay.keep_first_state)(train_rollouts)
-    valid_rollout = replay.keep_first_state(valid_rollout)
-    buffer = state.buffer
-    if buffer is not None:
-      buffer, train_rollouts = self._mix_with_replay(
-        buffer, train_rollouts, jax.random.fold_in(rng, _REPLAY)
-      )
-    return (
-      state._replace(actor=actor, buffer=buffer),
-      train_rollouts,
-      valid_rollout,
+    log = {
+      **self._count_rewards(fresh.rewards),
+      **{name: getattr(finished, name) for name in EPISODE_LOG},
+    }
+    fresh = jax.vmap(replay.to_stored)(fresh)
+    buffer, batches = self._next_batches(
+      state.buffer, fresh, jax.random.fold_in(rng, _REPLAY)
     )
+    valid_rollout = replay.from_stored(replay.to_stored(valid_rollout))
+    state = state._replace(actor=actor_state, buffer=buffer, episodes=episodes)
+    return state, batches, valid_rollout, log
 
   def differentiate(
     self,
@@ -217,7 +201,7 @@ class MetaAgent:
     valid_rollout: types.ActorRollout,
     rng: chex.PRNGKey,
   ) -> MetaGradient:
-    """The gradient in η of the meta-loss after N inner updates.
+    """Differentiates the meta-loss after N inner updates in η.
 
     Args:
       update_rule_params: η.
@@ -232,8 +216,7 @@ class MetaAgent:
     grads, (state, log, inner_log) = jax.grad(self._meta_loss, has_aux=True)(
       update_rule_params, state, train_rollouts, valid_rollout, rng
     )
-    if self._axis_name is not None:
-      grads, log = jax.lax.pmean((grads, log), self._axis_name)
+    grads, log = parallel.mean((grads, log), self._axis_name)
     return MetaGradient(grads, state, log, inner_log)
 
   def _meta_loss(
@@ -247,24 +230,26 @@ class MetaAgent:
     train_rng, _ = jax.random.split(rng)
     num_updates = train_rollouts.rewards.shape[0]
     inputs = (train_rollouts, jax.random.split(train_rng, num_updates))
-    carry: Any = (state.learner, state.critic)
+    learner = state.learner
     parts = []
-    for first, last, rematerialize in self._config.segments(num_updates):
+    for first, last, rematerialize in self._config.rematerialization_plan(
+      num_updates
+    ):
       step = self._inner_step(eta, rematerialize)
       own = jax.tree.map(lambda x: x[first:last], inputs)  # noqa: B023
       if last - first == 1:
-        carry, out = step(carry, jax.tree.map(lambda x: x[0], own))
+        learner, out = step(learner, jax.tree.map(lambda x: x[0], own))
         out = jax.tree.map(lambda x: x[None], out)
       else:
-        carry, out = jax.lax.scan(step, carry, own)
+        learner, out = jax.lax.scan(step, learner, own)
       parts.append(out)
     terms, inner_log = jax.tree.map(lambda *xs: jnp.concatenate(xs), *parts)
-    learner, critic = carry
-    agent_out, valid_actions = self._agent.unroll_for_loss(
+    agent_out, valid_actions = self._agent.learner.unroll_for_loss(
       learner.params, valid_rollout.first_state(time_axis=0), valid_rollout
     )
+    assert learner.critic is not None
     value_outs, *_ = self._critic.get_value_outs(
-      critic, valid_rollout, jax.lax.stop_gradient(agent_out['logits'])
+      learner.critic, valid_rollout, jax.lax.stop_gradient(agent_out['logits'])
     )
     terms = {
       **jax.tree.map(jnp.mean, terms),  # Over the inner updates.
@@ -288,8 +273,7 @@ class MetaAgent:
       value=jnp.mean(value_outs.value),
       val_importance_weight=jnp.mean(jnp.minimum(value_outs.rho, 1.0)),
     )
-    state = state._replace(learner=learner, critic=critic)
-    return loss, (state, log, inner_log)
+    return loss, (state._replace(learner=learner), log, inner_log)
 
   def _inner_step(self, eta: types.MetaParams, rematerialize: bool) -> Any:
     """`_inner_update` as the body of a scan."""
@@ -306,10 +290,8 @@ class MetaAgent:
         policy=jax.checkpoint_policies.save_only_these_names(optimizers.SLOPE),
       )
 
-    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
-      learner, critic = carry
-      rollout, step_rng = inputs
-      return update(eta, learner, critic, rollout, step_rng)
+    def step(learner: agent_lib.LearnerState, inputs: Any) -> Any:
+      return update(eta, learner, *inputs)
 
     return step
 
@@ -318,30 +300,38 @@ class MetaAgent:
     agent: agent_lib.Agent,
     eta: types.MetaParams,
     learner: agent_lib.LearnerState,
-    critic: types.ValueState,
     rollout: types.ActorRollout,
     rng: chex.PRNGKey,
-  ) -> tuple[Any, Any]:
-    """One update of the agent, and one of the critic on the same trajectory."""
-    net_state = rollout.first_state(time_axis=0)
-    agent_out, _ = agent.unroll_net(learner.params, net_state, rollout)
-    # The meta-loss sees the critic through advantages that are constants.
-    new_critic, _, critic_log = self._critic.update(
-      critic, rollout, jax.lax.stop_gradient(agent_out['logits'])
-    )
-    new_learner, _, log = agent.learner_step(
-      rng, rollout, learner, net_state, eta, is_meta_training=True
-    )
-    meta_out = log.pop('meta_out')
-    terms = agent.update_rule.target_terms(meta_out, self._axis_name)
+  ) -> tuple[agent_lib.LearnerState, Any]:
+    """Updates the agent and its critic once, and measures the targets."""
+    learner, out = agent.learner.update(eta, learner, rollout, rng)
+    assert out.meta_out is not None and out.agent_out is not None
+    terms = agent.update_rule.target_terms(out.meta_out, self._axis_name)
     if self._regularizer is not None:
-      own_term = self._regularizer(eta, meta_out, agent_out)
+      own_term = self._regularizer(eta, out.meta_out, out.agent_out)
       terms = {**terms, meta_loss.REGULARIZER: own_term}
-    log['value_loss'] = critic_log['value_loss']
-    return (new_learner, new_critic), (terms, log)
+    return learner, (terms, out.log)
+
+  def _next_batches(
+    self,
+    buffer: replay.ReplayState | None,
+    fresh: types.ActorRollout,
+    rng: chex.PRNGKey,
+  ) -> tuple[replay.ReplayState | None, types.ActorRollout]:
+    """Stores N fresh rollouts, and makes a batch for every inner update."""
+    if buffer is not None:
+      store: Any = lambda buffer, rollout: (replay.add(buffer, rollout), None)
+      buffer, _ = jax.lax.scan(store, buffer, fresh)
+    keys = jax.random.split(rng, self._config.num_inner_updates)
+    batches = jax.vmap(
+      lambda own, key: replay.next_batch(
+        buffer, own, self._shard_key(key), self._batching
+      )
+    )(fresh, keys)
+    return buffer, batches
 
   def _count_rewards(self, rewards: types.Array) -> types.LogDict:
-    """Of all fresh trajectories to learn from, [N, L, B']."""
+    """Counts the rewards of the trajectories to learn from, [N, L, B']."""
     log = dict(
       rewards=jnp.mean(rewards),
       pos_rewards=jnp.sum(rewards > 0).astype(jnp.float32),
@@ -352,34 +342,5 @@ class MetaAgent:
       log['rewards'] /= compat.axis_size(self._axis_name)
     return log
 
-  def _mix_with_replay(
-    self,
-    buffer: replay.ReplayState,
-    fresh: types.ActorRollout,
-    rng: chex.PRNGKey,
-  ) -> tuple[replay.ReplayState, types.ActorRollout]:
-    """Stores fresh trajectories, and adds replayed ones to every batch."""
-
-    def store(
-      buffer: replay.ReplayState, rollout: types.ActorRollout
-    ) -> tuple[replay.ReplayState, None]:
-      return replay.add(buffer, rollout), None
-
-    buffer, _ = jax.lax.scan(store, buffer, fresh)
-    keys = jax.random.split(rng, self._config.num_inner_updates)
-    replayed = jax.vmap(
-      lambda key: replay.sample(buffer, key, self._config.num_replayed)
-    )(self._own_all(keys))
-    batches = jax.tree.map(
-      lambda new, old: jnp.concatenate([new, old], axis=2), fresh, replayed
-    )
-    return buffer, batches
-
-  def _own(self, rng: chex.PRNGKey) -> chex.PRNGKey:
-    """A key of this device's own, where there are several."""
-    if self._axis_name is None:
-      return rng
-    return jax.random.fold_in(rng, jax.lax.axis_index(self._axis_name))
-
-  def _own_all(self, keys: chex.PRNGKey) -> chex.PRNGKey:
-    return jax.vmap(self._own)(keys)
+  def _shard_key(self, rng: chex.PRNGKey) -> chex.PRNGKey:
+    return parallel.shard_key(rng, self._axis_name)

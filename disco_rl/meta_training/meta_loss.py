@@ -29,7 +29,7 @@ from typing import Any
 import jax
 
 from disco_rl import types
-from disco_rl.meta_training import config as config_lib
+from disco_rl.config import meta_training as config_lib
 
 # (η, the rule's targets, the agent's outputs before the update) -> scalar; see
 # `trainer.Trainer`.

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import metrics
 from disco_rl.runs import plots
 
 RETURNS = 'returns'
+EVALUATIONS = 'evaluations'
 # Name of a picture to its panels: title to columns of the table.
 _PANELS: Mapping[str, Mapping[str, Sequence[str]]] = {
   'rewards': {'rewards per meta-update': ('pos_rewards', 'neg_rewards')},
@@ -22,11 +23,11 @@ _PANELS: Mapping[str, Mapping[str, Sequence[str]]] = {
 PICTURES = (RETURNS, *_PANELS)
 
 
-def return_columns(rows: Sequence[metrics_table.Row]) -> dict[str, str]:
+def return_columns(rows: Sequence[metrics.Row]) -> dict[str, str]:
   """The columns with the returns of episodes.
 
   Args:
-    rows: of `training.train`.
+    rows: of `training.Training`.
 
   Returns:
     Name of an environment, or group of agents, to its column.
@@ -37,13 +38,13 @@ def return_columns(rows: Sequence[metrics_table.Row]) -> dict[str, str]:
   }
 
 
-def draw(name: str, rows: Sequence[metrics_table.Row]) -> Any:
+def draw(name: str, rows: Sequence[metrics.Row]) -> Any:
   """Draws one of `PICTURES`.
 
   Args:
     name: which. `'returns'` is the average return of the episodes that ended
       in a meta-update, one panel per environment.
-    rows: of `training.train`, one per meta-update.
+    rows: of `training.Training`, one per meta-update.
 
   Returns:
     A matplotlib figure.
@@ -60,7 +61,7 @@ def draw(name: str, rows: Sequence[metrics_table.Row]) -> Any:
 
 
 def draw_evaluations(
-  evaluations: Mapping[str, Sequence[metrics_table.Row]],
+  evaluations: Mapping[str, Sequence[metrics.Row]],
   baselines: Mapping[str, float],
   baseline_name: str,
 ) -> Any:
@@ -82,7 +83,7 @@ def draw_evaluations(
     title = f'return of fresh agents: {env}'
     panels[title] = {'trained η': rows}
     first = [row['final_return'] for row in rows if row['iteration'] == 0]
-    initial, _ = metrics_table.mean_and_band(np.asarray(first, float))
+    initial, _ = metrics.mean_and_band(np.asarray(first, float))
     lines[title] = {'initial η': float(initial)}
     if env in baselines:
       lines[title][baseline_name] = baselines[env]

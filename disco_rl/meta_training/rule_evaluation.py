@@ -7,7 +7,7 @@ A run of meta-training keeps, for every environment of its evaluations,
   baseline_ENV.csv      the same of a hand-designed rule, trained once
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import pathlib
 from typing import Any
 
@@ -15,17 +15,23 @@ import jax
 from ml_collections import config_dict
 import numpy as np
 
-from disco_rl.evaluation import evaluate as evaluation
-from disco_rl.evaluation import agent_loop as experiment
-from disco_rl.runs import metrics as metrics_table
-from disco_rl.config import networks as network_settings
-from disco_rl.evaluation import population as population_lib
-from disco_rl.rule_zoo import rule as rule_choice
-from disco_rl.runs import run_folder
 from disco_rl import types
 from disco_rl import utils
-from disco_rl.config import meta_training_run as meta_train_config
+from disco_rl.config import batching as batching_lib
+from disco_rl.config import networks
+from disco_rl.config import resolve
 from disco_rl.environments import registry
+from disco_rl.evaluation import population as population_lib
+from disco_rl.evaluation import training
+from disco_rl.meta_training import pictures
+from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import hooks
+from disco_rl.runs import loop
+from disco_rl.runs import metrics
+from disco_rl.runs import plots
+from disco_rl.runs import run_folder
+from disco_rl.runs import sinks
+from disco_rl.update_rules import registry as rule_registry
 
 # Of the larger of two returns: differences below it are taken for noise.
 _LEAST_SCALE = 0.1
@@ -41,18 +47,22 @@ class RuleEvaluation:
     """Builds the agents.
 
     Args:
-      settings: of the run, see `meta_train_config.py`.
+      settings: of the run, see `resolve.meta_training`.
     """
     self._settings = settings
-    self._envs = meta_train_config.evaluation_environments(settings)
+    self._envs = dict(settings.eval.env or settings.env)
     self._populations = {}
     baseline = settings.eval.baseline
     if baseline is not None:
-      known = dict.fromkeys(rule_choice.hand_designed())
+      known = dict.fromkeys(rule_registry.hand_designed())
       utils.lookup(known, baseline, 'baseline')
     for name in self._envs:
-      agent_settings = meta_train_config.agent_settings(settings, name)
-      agent_settings.learning_rate = settings.eval.learning_rate
+      agent_settings = resolve.meta_agent_settings(settings, name)
+      with agent_settings.unlocked():
+        # It measures agents in meta-training only.
+        if not _needs_critic(agent_settings):
+          del agent_settings['value_fn']
+        agent_settings.learning_rate = settings.eval.learning_rate
       self._populations[name] = self._population(name, agent_settings)
 
   def close(self) -> None:
@@ -60,9 +70,7 @@ class RuleEvaluation:
     for population in self._populations.values():
       population.close()
 
-  def __call__(
-    self, eta: types.MetaParams, env: str
-  ) -> list[metrics_table.Row]:
+  def __call__(self, eta: types.MetaParams, env: str) -> list[metrics.Row]:
     """Trains fresh agents with a rule.
 
     Args:
@@ -70,12 +78,12 @@ class RuleEvaluation:
       env: one of the environments.
 
     Returns:
-      One row per seed: the average return of its last 100 iterations.
+      One row per seed: the average return of its last iterations.
     """
-    # From a checkpoint it is bound to the devices of meta-training.
+    # It is on the devices of meta-training.
     return self._train(self._populations[env], jax.device_get(eta))
 
-  def baseline(self, env: str) -> list[metrics_table.Row]:
+  def baseline(self, env: str) -> list[metrics.Row]:
     """Trains fresh agents with the hand-designed rule, for as long.
 
     They have the settings of `disco-rl eval` with the torso and the memory of
@@ -85,15 +93,12 @@ class RuleEvaluation:
       env: one of the environments.
 
     Returns:
-      As for an η.
+      The same as for an η.
     """
     network = self._settings.net[env]
-    agent_settings = evaluation.default_agent_settings(
-      self._settings.eval.baseline
-    )
-    network_settings.choose(
-      agent_settings, network.name, network.net_args.get('core')
-    )
+    rule = rule_lib.load_rule(self._settings.eval.baseline)
+    agent_settings = resolve.agent_settings(rule)
+    networks.choose(agent_settings, network.name, network.net_args.get('core'))
     population = self._population(env, agent_settings)
     try:
       return self._train(population, None)
@@ -106,26 +111,111 @@ class RuleEvaluation:
     return population_lib.Population(
       registry.environment_fn(env, **self._envs[env]),
       agent_settings,
-      experiment.Config(**self._settings.eval.experiment),
+      batching_lib.Batching(**self._settings.eval.batching),
       seeds=range(self._settings.eval.num_seeds),
     )
 
   def _train(
     self, population: population_lib.Population, eta: types.MetaParams | None
-  ) -> list[metrics_table.Row]:
-    rows: list[metrics_table.Row] = []
-    try:
-      for _, new_rows in evaluation.train(
-        population, eta, population.init(), self._settings.eval.steps
-      ):
-        rows += new_rows
-    except evaluation.DivergenceError as error:
-      # A young rule may do that. What its agents reached until then counts.
-      rows += error.rows
-    return [
-      dict(seed=seed, final_return=value)
-      for seed, value in metrics_table.final_returns(rows).items()
-    ]
+  ) -> list[metrics.Row]:
+    rows: list[metrics.Row] = []
+    trainable = training.Training(population, eta)
+    # A rule in training may make agents diverge. What they reached until then
+    # counts.
+    loop.run(
+      trainable,
+      trainable.init(),
+      self._settings.eval.steps,
+      sinks=[sinks.Rows(rows)],
+    )
+    returns = metrics.average_returns(rows, metrics.LAST)
+    return [dict(seed=k, final_return=value) for k, value in returns.items()]
+
+
+class Hook(hooks.Periodic):
+  """Evaluates the rule every so many meta-updates, and keeps the best."""
+
+  def __init__(
+    self,
+    evaluation: RuleEvaluation,
+    settings: config_dict.ConfigDict,
+    folder: pathlib.Path,
+    save_rule: Callable[..., None],
+    before_print: Callable[[], None],
+  ):
+    """Sets the period.
+
+    Args:
+      evaluation: trains the agents.
+      settings: of the run, see `resolve.meta_training`.
+      folder: of the run, in which results are kept.
+      save_rule: called with a path, η, and `step` and `score` as keywords.
+      before_print: called before a line is printed.
+    """
+    super().__init__(
+      settings.eval.every, self._evaluate, at_start=True, at_end=False
+    )
+    self._evaluation = evaluation
+    self._envs = list(settings.eval.env or settings.env)
+    self._baseline = settings.eval.baseline
+    self._folder = folder
+    self._save_rule = save_rule
+    self._before_print = before_print
+
+  def start(self, done: int, state: Any) -> None:
+    """Trains agents with the baseline, if that was not done before."""
+    for env in self._envs:
+      path = baseline_path(self._folder, env)
+      if self._baseline is None or metrics.read_csv(path):
+        continue
+      rows = self._evaluation.baseline(env)
+      self._keep(path, 0, rows, f'baseline {self._baseline}', env)
+    super().start(done, state)
+
+  def close(self) -> None:
+    """Frees what environments on the host hold."""
+    self._evaluation.close()
+
+  def _evaluate(self, done: int, state: Any) -> None:
+    """Trains fresh agents with the rule, and keeps it if it is the best."""
+    for env in self._envs:
+      path = evaluations_path(self._folder, env)
+      if any(row['iteration'] == done for row in metrics.read_csv(path)):
+        continue  # It was done before a kill.
+      rows = self._evaluation(state.eta, env)
+      self._keep(path, done, rows, f'meta-update {done}, fresh agents', env)
+    all_scores = scores(self._folder, self._envs)
+    score = all_scores.pop(done, -float('inf'))
+    if score > max(all_scores.values(), default=-float('inf')):
+      path = self._folder / run_folder.BEST_RULE_FILE
+      self._save_rule(path, state.eta, step=done, score=score)
+    if plots.is_available():
+      tables = {env: read(self._folder, env) for env in self._envs}
+      figure = pictures.draw_evaluations(
+        {env: rows for env, (rows, _) in tables.items()},
+        {env: value for env, (_, value) in tables.items() if value == value},
+        str(self._baseline),
+      )
+      plots.save(figure, self._folder / f'{pictures.EVALUATIONS}.png')
+
+  def _keep(
+    self,
+    path: pathlib.Path,
+    done: int,
+    rows: list[metrics.Row],
+    what: str,
+    env: str,
+  ) -> None:
+    """Appends rows to a table, and prints their average."""
+    metrics.append_csv(path, [dict(iteration=done, **row) for row in rows])
+    value = mean_return([row['final_return'] for row in rows])
+    self._before_print()
+    print(f'{what}: {value:.3f} in {env}', flush=True)
+
+
+def _needs_critic(agent_settings: config_dict.ConfigDict) -> bool:
+  rule = rule_registry.UPDATE_RULES[agent_settings.update_rule_name]
+  return bool(getattr(rule, 'needs_value_out', False))
 
 
 def evaluations_path(folder: pathlib.Path, env: str) -> pathlib.Path:
@@ -188,13 +278,11 @@ def environments(config: Mapping[str, Any]) -> list[str]:
   Returns:
     Their names.
   """
-  asked = config['asked']
-  return list(asked.get('eval_env') or asked['env'])
+  request = config['request']
+  return list(request.get('eval_env') or request['env'])
 
 
-def read(
-  folder: pathlib.Path, env: str
-) -> tuple[list[metrics_table.Row], float]:
+def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
   """Reads what a run keeps of its evaluations in an environment.
 
   Args:
@@ -205,9 +293,9 @@ def read(
     The table of `evaluations_ENV.csv`, and the average return of the baseline,
     NaN if there is none.
   """
-  baseline = metrics_table.read_csv(baseline_path(folder, env))
+  baseline = metrics.read_csv(baseline_path(folder, env))
   return (
-    metrics_table.read_csv(evaluations_path(folder, env)),
+    metrics.read_csv(evaluations_path(folder, env)),
     mean_return([row['final_return'] for row in baseline]),
   )
 

@@ -13,6 +13,7 @@ program, whatever their number, and all groups train the same η.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import chex
@@ -25,18 +26,16 @@ import optax
 
 from disco_rl import agent as agent_lib
 from disco_rl import compat
-from disco_rl.learning import episodes as episode_returns
-from disco_rl.learning import replay
-from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl import parallel
 from disco_rl import types
+from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import registry
-from disco_rl.meta_training import config as config_lib
-from disco_rl.meta_training import meta_gradient as meta_agent
+from disco_rl.learning import actors
+from disco_rl.learning import replay
+from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
-from disco_rl.value_fns import value_fn
+from disco_rl.rule_zoo import file_format
 
-_AGENTS, _BATCH = 'agents', 'batch'
-_P = jax.sharding.PartitionSpec
 _FOREVER = np.iinfo(np.int32).max
 # Folded into keys for draws of their own. Large, since small numbers give the
 # keys that splitting gives too.
@@ -49,9 +48,9 @@ class Group:
 
   Attributes:
     env_fn: makes their environment; it must be one in JAX.
-    agent_settings: see `agent.get_settings_disco`.
+    agent_settings: see `agent.get_settings_disco`; with a group `value_fn`, the
+      settings of their critics.
     num_agents: how many.
-    critic: settings of their critics.
     optimizer: of the agents' parameters; it replaces the one that
       `agent_settings` describe, and the meta-gradient passes through it, see
       `Agent`.
@@ -62,9 +61,6 @@ class Group:
   env_fn: registry.EnvironmentFn
   agent_settings: config_dict.ConfigDict
   num_agents: int = 2
-  critic: types.ValueFnConfig = dataclasses.field(
-    default_factory=config_lib.default_critic
-  )
   optimizer: optax.GradientTransformation | None = None
   name: str | None = None
 
@@ -72,7 +68,7 @@ class Group:
 class GroupState(NamedTuple):
   """The agents of a group, leaves [n, ...]."""
 
-  agents: meta_agent.AgentState
+  agents: meta_gradient.AgentState
   updates_left: jax.Array  # [n], int32, inner updates until the agent's end.
   opt_states: Any  # Of an optimiser of η per agent; or None.
 
@@ -90,6 +86,9 @@ class TrainState(NamedTuple):
   """All that meta-training carries from one meta-update to the next."""
 
   step: jax.Array  # [], int32, meta-updates done.
+  num_skipped: (
+    jax.Array
+  )  # [], int32, the last of them without a finite gradient.
   eta: types.MetaParams
   opt_state: Any  # Of the one optimiser of η; or None.
   groups: tuple[GroupState, ...]
@@ -110,20 +109,17 @@ class Trainer:
     groups: Sequence[Group],
     config: config_lib.Config,
     *,
-    devices: Sequence[jax.Device] | None = None,
-    num_agent_shards: int = 1,
+    placement: parallel.Placement | None = None,
     regularizer: meta_loss.Regularizer | None = None,
     meta_optimizer: optax.GradientTransformation | None = None,
   ):
     """Builds everything; compiles nothing yet.
 
     Args:
-      groups: who trains η.
+      groups: the agents that train η.
       config: sizes and weights.
-      devices: D of them; the first of this process by default. They form a
-        grid of `num_agent_shards` rows.
-      num_agent_shards: over how many rows of devices each group's agents are
-        spread; within a row, every agent's environments are. Must divide D.
+      placement: the devices; agents are its lanes. By default the first device
+        of this process.
       regularizer: one more term of the meta-loss, logged as `regularizer`: a
         function of η, of the targets that the rule made in an inner update
         (what its `unroll_meta_net` returned) and of the agent's outputs before
@@ -138,13 +134,7 @@ class Trainer:
     self.config = config
     self._regularizer = regularizer
     self._groups = tuple(groups)
-    devices = list(jax.local_devices()[:1] if devices is None else devices)
-    self._mesh = _make_mesh(devices, num_agent_shards)
-    self._num_agent_shards = num_agent_shards
-    self._is_spread = len(devices) > 1
-    batch_shards = len(devices) // num_agent_shards
-    self._batch_axis = _BATCH if self._is_spread else None
-    own_config = config.per_device(batch_shards)
+    self._placement = placement or parallel.Placement()
     if not groups:
       raise ValueError('meta-training needs at least one group of agents')
     self.group_names = [
@@ -153,32 +143,20 @@ class Trainer:
     ]
     self._check_sizes()
     self.num_agents = sum(group.num_agents for group in groups)
-    built = [self._build(group, own_config) for group in groups]
+    shard_config = config.per_shard(self._placement.num_batch_shards)
+    built = [self._build(group, shard_config) for group in groups]
     self._meta_agents = [an_agent for an_agent, _ in built]
     self._rules = [rule for _, rule in built]
     self.eta_spec = _eta_spec(self._rules)
     self._meta_optimizer = meta_optimizer
     self._optimizer = _make_optimizer(config, meta_optimizer)
-    self._state_specs = self._make_state_specs()
-    spread = self._spread
-    self._init = jax.jit(
-      spread(self._init_state, (_P(), _P()), self._state_specs)
+    specs = self._state_specs = self._make_state_specs()
+    whole, by_lane = parallel.REPLICATED, parallel.BY_LANE
+    self._init = self._placement.compile(
+      self._init_state, (whole, whole), specs
     )
-    self._update = jax.jit(
-      spread(
-        self._meta_update,
-        (self._state_specs, _P()),
-        (self._state_specs, _P(), _P(_AGENTS)),
-      ),
-      donate_argnums=0,
-    )
-    self._reset = jax.jit(
-      spread(
-        self._reset_agents,
-        (self._state_specs, _P(), _P(_AGENTS)),
-        self._state_specs,
-      ),
-      donate_argnums=0,
+    self._update = self._placement.compile(
+      self._meta_update, (specs, whole), (specs, whole, by_lane), donate=[0]
     )
 
   def init_params(self, rng: chex.PRNGKey) -> types.MetaParams:
@@ -187,7 +165,7 @@ class Trainer:
     return eta
 
   def init(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
-    """Newborn agents.
+    """Makes fresh agents.
 
     Args:
       rng: split into one key per agent, those of the first group first.
@@ -196,58 +174,50 @@ class Trainer:
     Returns:
       The state.
     """
-    rule_params.check_like(eta, self.eta_spec, 'the initial η')
+    file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
     spec = jax.eval_shape(self._init, rng, eta)
-    replay.check_fits([group.agents.buffer for group in spec.groups])
-    rng = jnp.asarray(rng)
-    if not self._is_spread and rng.devices() != set(self._mesh.devices.flat):
-      # All that follows is computed where its arguments are.
-      rng, eta = jax.device_put((rng, eta), self._mesh.devices.flat[0])
-    return self._init(rng, eta)
+    parallel.check_fits(
+      [group.agents.buffer for group in spec.groups],
+      'the replay',
+      'make replay_capacity smaller, or train fewer agents at once',
+    )
+    # All that follows is computed where its arguments are.
+    return self._init(
+      *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
+    )
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey
   ) -> tuple[TrainState, UpdateLog]:
-    """One meta-update, after agents whose time is over were born anew.
+    """Runs one meta-update, first resetting agents whose lifetime ended.
 
     Args:
-      state: from `init` or the last update; used up.
+      state: from `init` or the last update; donated.
       rng: split in (act, update), each split per agent.
 
     Returns:
       The state after, and what was measured.
     """
-    is_over = [np.asarray(g.updates_left) <= 0 for g in state.groups]
-    num_resets = int(sum(over.sum() for over in is_over))
-    if num_resets:
-      state = self._reset(state, _fold(rng, _RESET), tuple(is_over))
     state, log, group_logs = self._update(state, rng)
-    log, group_logs = jax.device_get((log, group_logs))
+    log, group_logs = self._placement.fetch((log, group_logs))
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
-    averages['num_resets'] = float(num_resets)
     for name, group_log in zip(self.group_names, group_logs, strict=True):
       episodes, total = (
-        float(np.sum(group_log[key])) for key in meta_agent.EPISODE_LOG
+        float(np.sum(group_log[key])) for key in meta_gradient.EPISODE_LOG
       )
       averages[f'episodes/{name}'] = episodes
       averages[f'return/{name}'] = total / episodes if episodes else np.nan
     return state, UpdateLog(averages, per_agent)
 
   def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
-    """The program of `update`, lowered and not compiled: to be examined."""
+    """Lowers the program of `update` without compiling it, to be examined."""
     return self._update.lower(state, rng)
 
-  def place(self, state: TrainState) -> TrainState:
-    """Puts a state, e.g. from a checkpoint, on the devices."""
-    if not self._is_spread:
-      return jax.device_put(state, self._mesh.devices.flat[0])
-    shardings = jax.tree.map(
-      lambda spec: jax.sharding.NamedSharding(self._mesh, spec),
-      self._state_specs,
-    )
-    return jax.device_put(state, shardings)
+  def from_checkpoint(self, saved: TrainState) -> TrainState:
+    """Puts a saved state on the devices."""
+    return self._placement.put(saved, self._state_specs)
 
   def _init_state(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
     config = self.config
@@ -255,10 +225,8 @@ class Trainer:
     for keys, an_agent in zip(
       self._split_keys(rng), self._meta_agents, strict=True
     ):
-      agents = self._over_agents(an_agent.init, keys)
-      # Copied, since the target network starts as the network itself, and
-      # memory that is donated must not be shared.
-      agents = jax.tree.map(lambda x: jnp.array(x, copy=True), agents)
+      # The target network starts as the network itself.
+      agents = parallel.copy(self._placement.map_lanes(an_agent.init, keys))
       lifetimes = jax.vmap(self._sample_lifetime)(keys)
       # The first life is cut short at random, so that not all end together.
       shares = jax.vmap(lambda key: jax.random.uniform(_fold(key, _SHARE)))(
@@ -277,7 +245,8 @@ class Trainer:
       )
     return TrainState(
       step=jnp.zeros([], jnp.int32),
-      eta=jax.tree.map(lambda x: jnp.array(x, copy=True), eta),
+      num_skipped=jnp.zeros([], jnp.int32),
+      eta=parallel.copy(eta),
       opt_state=(None if config.adam_per_agent else self._init_optimizer(eta)),
       groups=tuple(groups),
     )
@@ -287,39 +256,41 @@ class Trainer:
   ) -> tuple[TrainState, types.LogDict, tuple[types.LogDict, ...]]:
     act_rng, update_rng = jax.random.split(rng)
     groups, sums, logs = [], [], []
-    for group, an_agent, act_keys, update_keys in zip(
+    for group, an_agent, reset_keys, act_keys, update_keys in zip(
       state.groups,
       self._meta_agents,
+      self._split_keys(_fold(rng, _RESET)),
       self._split_keys(act_rng),
       self._split_keys(update_rng),
       strict=True,
     ):
-
-      def one_agent(inputs: Any, an_agent: Any = an_agent) -> Any:
-        return self._one_agent(an_agent, state.eta, *inputs)
-
-      new_group, contributions, log = self._over_agents(
-        one_agent, (group, act_keys, update_keys)
+      new_group, contributions, log = self._placement.map_lanes(
+        functools.partial(self._one_agent, an_agent, state.eta),
+        group,
+        reset_keys,
+        act_keys,
+        update_keys,
       )
       groups.append(new_group)
       logs.append(log)
       sums.append(jax.tree.map(lambda x: jnp.sum(x, axis=0), contributions))
     totals = jax.tree.map(lambda *xs: sum(xs), *sums)
-    if self._is_spread:
-      totals = jax.lax.psum(totals, _AGENTS)
-    num_good = totals.pop('num_good')
-    averages = jax.tree.map(lambda x: x / jnp.maximum(num_good, 1.0), totals)
+    totals = self._placement.sum_lane_shards(totals)
+    num_finite = totals.pop('num_finite')
+    num_resets = totals.pop('num_resets')
+    averages = jax.tree.map(lambda x: x / jnp.maximum(num_finite, 1.0), totals)
     grads = averages['grads']
     if self.config.adam_per_agent:
       updates, opt_state = averages['updates'], None
     else:
       updates, opt_state = self._optimize(grads, state.opt_state, state.eta)
-    is_good = num_good > 0
-    keep = lambda new, old: jnp.where(is_good, new, old)
+    any_finite = num_finite > 0
+    keep = lambda new, old: jnp.where(any_finite, new, old)
     _, unravel = jax.flatten_util.ravel_pytree(state.eta)
-    eta_updates = unravel(jnp.where(is_good, updates, 0.0))
+    eta_updates = unravel(jnp.where(any_finite, updates, 0.0))
     new_state = TrainState(
       step=state.step + 1,
+      num_skipped=jnp.where(any_finite, 0, state.num_skipped + 1),
       eta=optax.apply_updates(state.eta, eta_updates),
       opt_state=jax.tree.map(keep, opt_state, state.opt_state),
       groups=tuple(groups),
@@ -328,37 +299,46 @@ class Trainer:
       **averages['log'],
       meta_grad_norm=compat.tree_norm(grads),
       meta_up_norm=compat.tree_norm(updates),
-      num_bad_agents=self.num_agents - num_good,
+      num_nonfinite_agents=self.num_agents - num_finite,
+      num_resets=num_resets,
     )
     return new_state, log, tuple(logs)
 
   def _one_agent(
     self,
-    an_agent: meta_agent.MetaAgent,
+    an_agent: meta_gradient.MetaAgent,
     eta: types.MetaParams,
     group: GroupState,
+    reset_rng: chex.PRNGKey,
     act_rng: chex.PRNGKey,
     update_rng: chex.PRNGKey,
   ) -> tuple[GroupState, dict[str, Any], types.LogDict]:
-    """One agent's part; what is not finite does not count."""
+    """Computes one agent's contribution; non-finite ones do not count."""
+    is_over = group.updates_left <= 0
+    group = jax.lax.cond(
+      is_over,
+      lambda: self._reset(an_agent, group, reset_rng),
+      lambda: group,
+    )
     result = an_agent.meta_gradient(eta, group.agents, act_rng, update_rng)
     # The norms of gradients and updates tell of every parameter.
     # η is one long vector here: an operation per tensor of it would take long
     # to compile.
     grads, _ = jax.flatten_util.ravel_pytree(result.grads)
     norms = (result.inner_log['global_update_norm'], result.log['meta_loss'])
-    is_good = _all_finite((jnp.sum(jnp.square(grads)), norms))
-    only_good = lambda tree: jax.tree.map(
-      lambda x: jnp.where(is_good, x, jnp.zeros_like(x)), tree
+    is_finite = _all_finite((jnp.sum(jnp.square(grads)), norms))
+    only_finite = lambda tree: jax.tree.map(
+      lambda x: jnp.where(is_finite, x, jnp.zeros_like(x)), tree
     )
     contribution = dict(
-      num_good=is_good.astype(jnp.float32),
-      grads=only_good(grads),
-      log=only_good(
+      num_finite=is_finite.astype(jnp.float32),
+      num_resets=is_over.astype(jnp.float32),
+      grads=only_finite(grads),
+      log=only_finite(
         {
           name: x
           for name, x in result.log.items()
-          if name not in meta_agent.EPISODE_LOG
+          if name not in meta_gradient.EPISODE_LOG
         }
       ),
     )
@@ -367,17 +347,17 @@ class Trainer:
       updates, opt_state = self._optimize(
         contribution['grads'], group.opt_states, eta
       )
-      contribution['updates'] = only_good(updates)
+      contribution['updates'] = only_finite(updates)
       opt_state = jax.tree.map(
-        lambda new, old: jnp.where(is_good, new, old),
+        lambda new, old: jnp.where(is_finite, new, old),
         opt_state,
         group.opt_states,
       )
     left = group.updates_left
     if self.config.lifetimes:
       left = left - self.config.num_inner_updates
-    # An agent that broke is born anew.
-    left = jnp.where(is_good, left, 0)
+    # An agent that diverged is reset.
+    left = jnp.where(is_finite, left, 0)
     return GroupState(result.state, left, opt_state), contribution, result.log
 
   def _init_optimizer(self, eta: types.MetaParams) -> Any:
@@ -395,32 +375,16 @@ class Trainer:
     updates, opt_state = self._optimizer.update(unravel(grads), opt_state, eta)
     return jax.flatten_util.ravel_pytree(updates)[0], opt_state
 
-  def _reset_agents(
-    self, state: TrainState, rng: chex.PRNGKey, is_over: tuple[jax.Array, ...]
-  ) -> TrainState:
-    """Agents whose time is over begin anew; what they taught η stays."""
-    groups = []
-    for group, an_agent, keys, over in zip(
-      state.groups,
-      self._meta_agents,
-      self._split_keys(rng),
-      is_over,
-      strict=True,
-    ):
-
-      def choose(new: jax.Array, old: jax.Array, over: Any = over) -> jax.Array:
-        shape = over.shape + (1,) * (new.ndim - over.ndim)
-        return jnp.where(over.reshape(shape), new, old)
-
-      newborn = self._over_agents(an_agent.init, keys)
-      lifetimes = jax.vmap(self._sample_lifetime)(keys)
-      groups.append(
-        group._replace(
-          agents=jax.tree.map(choose, newborn, group.agents),
-          updates_left=choose(lifetimes, group.updates_left),
-        )
-      )
-    return state._replace(groups=tuple(groups))
+  def _reset(
+    self,
+    an_agent: meta_gradient.MetaAgent,
+    group: GroupState,
+    rng: chex.PRNGKey,
+  ) -> GroupState:
+    """Resets an agent; the optimiser of η that it may have stays."""
+    return group._replace(
+      agents=an_agent.init(rng), updates_left=self._sample_lifetime(rng)
+    )
 
   def _sample_lifetime(self, rng: chex.PRNGKey) -> jax.Array:
     if not self.config.lifetimes:
@@ -431,98 +395,69 @@ class Trainer:
       _fold(rng, _LIFETIME), lifetimes, p=weights / jnp.sum(weights)
     )
 
-  def _over_agents(self, function: Any, args: Any) -> Any:
-    """Maps over axis 0, some in lockstep and the others in turn."""
-    at_once = self.config.agents_at_once
-    if at_once == 1:
-      return jax.lax.map(function, args)
-    num = jax.tree.leaves(args)[0].shape[0]
-    if at_once is None or at_once >= num:
-      return jax.vmap(function)(args)
-    return jax.lax.map(function, args, batch_size=at_once)
-
   def _split_keys(self, rng: chex.PRNGKey) -> list[chex.PRNGKey]:
-    """One key per agent, by group; where spread, those of this device's."""
+    """Returns one key per agent, by group; of this shard's agents alone."""
     keys = jax.random.split(rng, self.num_agents)
-    split, start = [], 0
-    for group in self._groups:
-      own = keys[start : start + group.num_agents]
-      start += group.num_agents
-      if self._is_spread:
-        size = group.num_agents // self._num_agent_shards
-        first = jax.lax.axis_index(_AGENTS) * size
-        own = jax.lax.dynamic_slice_in_dim(own, first, size)
-      split.append(own)
-    return split
+    ends = np.cumsum([group.num_agents for group in self._groups])
+    return [self._placement.own_lanes(x) for x in jnp.split(keys, ends[:-1])]
 
   def _check_sizes(self) -> None:
     if len(set(self.group_names)) < len(self._groups):
       raise ValueError(
         f'groups must have different names, got {self.group_names}'
       )
+    num_shards = self._placement.num_lane_shards
     for group in self._groups:
       if group.num_agents < 1:
         raise ValueError(f'num_agents must be >= 1, got {group.num_agents}')
-      if group.num_agents % self._num_agent_shards:
+      if group.num_agents % num_shards:
         raise ValueError(
-          f'{group.num_agents} agents of a group cannot be spread over '
-          f'{self._num_agent_shards} rows of devices'
+          f'{group.num_agents} agents of a group cannot be sharded over '
+          f'{num_shards} rows of devices'
         )
 
   def _build(
     self, group: Group, config: config_lib.Config
-  ) -> tuple[meta_agent.MetaAgent, Any]:
-    env = registry.as_environment_fn(group.env_fn)(config.num_envs, 0)
-    if not env.is_jittable:
-      env.close()
+  ) -> tuple[meta_gradient.MetaAgent, Any]:
+    """Builds an agent of a group, and its rule."""
+    env_fn = registry.as_environment_fn(group.env_fn)
+    env = env_fn(config.batching.num_envs, 0)
+    axis_name = self._placement.batch_axis
+    agent = agent_lib.Agent.for_environment(
+      env, group.agent_settings, axis_name, group.optimizer
+    )
+    actor = actors.make(agent, env)
+    if not actor.is_pure:
+      actor.close()
       name = group.name or type(env).__name__
       raise ValueError(host_environment_message(name))
-    agent = agent_lib.Agent(
-      single_observation_spec=env.single_observation_spec(),
-      single_action_spec=env.single_action_spec(),
-      agent_settings=group.agent_settings,
-      batch_axis_name=self._batch_axis,
-      optimizer=group.optimizer,
-    )
-    critic = value_fn.ValueFunction(group.critic, self._batch_axis)
-    built = meta_agent.MetaAgent(
-      agent, critic, env, config, self._batch_axis, self._regularizer
+    built = meta_gradient.MetaAgent(
+      agent, actor, config, axis_name, self._regularizer
     )
     return built, agent.update_rule
 
   def _make_state_specs(self) -> TrainState:
-    whole: Any = _P()
-    by_agent: Any = _P(_AGENTS)
-    by_batch: Any = _P(_AGENTS, _BATCH)
+    whole: Any = parallel.REPLICATED
+    by_lane: Any = parallel.BY_LANE
+    by_batch: Any = parallel.BY_BATCH
     buffer = None
-    if self.config.num_replayed:
-      buffer = replay.ReplayState(data=by_batch, num_added=by_agent)
-    agents = meta_agent.AgentState(
-      learner=by_agent,
-      critic=by_agent,
-      actor=by_batch,
-      buffer=buffer,
-      episodes=episode_returns.RunningEpisodes(by_batch, by_batch),
-    )
+    if not self.config.batching.on_policy:
+      buffer = replay.ReplayState(data=by_batch, num_added=by_lane)
     per_agent = self.config.adam_per_agent
     group = GroupState(
-      agents=agents,
-      updates_left=by_agent,
-      opt_states=by_agent if per_agent else None,
+      agents=meta_gradient.AgentState(
+        learner=by_lane, actor=by_batch, buffer=buffer, episodes=by_batch
+      ),
+      updates_left=by_lane,
+      opt_states=by_lane if per_agent else None,
     )
     return TrainState(
       step=whole,
+      num_skipped=whole,
       eta=whole,
       opt_state=None if per_agent else whole,
       groups=(group,) * len(self._groups),
     )
-
-  def _spread(self, function: Any, in_specs: Any, out_specs: Any) -> Any:
-    """`function` on all devices; itself where there is only one."""
-    if not self._is_spread:
-      return function
-    # Gradients are averaged by hand.
-    return compat.shard_map(function, self._mesh, in_specs, out_specs)
 
 
 def host_environment_message(name: str) -> str:
@@ -543,17 +478,6 @@ def host_environment_message(name: str) -> str:
   )
 
 
-def _make_mesh(
-  devices: list[jax.Device], num_agent_shards: int
-) -> jax.sharding.Mesh:
-  if num_agent_shards < 1 or len(devices) % num_agent_shards:
-    raise ValueError(
-      f'{len(devices)} devices cannot form {num_agent_shards} equal rows'
-    )
-  grid = np.asarray(devices).reshape(num_agent_shards, -1)
-  return jax.sharding.Mesh(grid, (_AGENTS, _BATCH))
-
-
 def _eta_spec(rules: Sequence[Any]) -> types.MetaParams:
   """The shapes of η, on which all groups must agree."""
   specs = [
@@ -565,7 +489,7 @@ def _eta_spec(rules: Sequence[Any]) -> types.MetaParams:
       'the rule of the agents has no parameters that could be trained'
     )
   for i, spec in enumerate(specs):
-    rule_params.check_like(spec, specs[0], f'the parameters of group {i}')
+    file_format.check_like(spec, specs[0], f'the parameters of group {i}')
   return specs[0]
 
 

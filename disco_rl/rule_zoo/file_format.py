@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from disco_rl.runs import files
-from disco_rl.rule_zoo import store
 from disco_rl import types
+from disco_rl.rule_zoo import store
+from disco_rl.runs import files
 
 RuleFileError = store.RuleFileError
 

@@ -167,7 +167,10 @@ def rule_settings(agent_settings: Mapping[str, Any]) -> dict[str, Any]:
 def _load_run(folder: pathlib.Path) -> Rule:
   """Loads the best rule of a run, or its last."""
   name = folder.resolve().name
-  candidates = (run_folder.BEST_RULE_FILE, 'best'), (run_folder.RULE_FILE, 'last')
+  candidates = (
+    (run_folder.BEST_RULE_FILE, 'best'),
+    (run_folder.RULE_FILE, 'last'),
+  )
   for file, which in candidates:
     path = folder / file
     if path.exists():

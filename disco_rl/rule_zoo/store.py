@@ -87,7 +87,9 @@ def find(name: str) -> pathlib.Path | None:
       continue
     if info is None or _sha256(path) == info.sha256:
       return path
-    if folder != files.cache_folder():  # A damaged download is simply made again.
+    if (
+      folder != files.cache_folder()
+    ):  # A damaged download is simply made again.
       raise RuleFileError(
         f'{path} is not the published {name}: its SHA-256 is {_sha256(path)}, '
         f'not {info.sha256}. Remove it, or give it another name'

@@ -17,7 +17,6 @@ import numpy as np
 
 from disco_rl.runs import files
 
-
 # The layout of states; a checkpoint of another one is refused.
 FORMAT = 2
 _FORMAT_KEY = '__format__'

@@ -47,6 +47,9 @@ class Periodic:
     if is_due or (is_last and self._at_end and self._last_call != done):
       self._call(done, state)
 
+  def close(self) -> None:
+    """Does nothing."""
+
   def _call(self, done: int, state: Any) -> None:
     self._last_call = done
     self._action(done, state)

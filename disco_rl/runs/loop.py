@@ -90,6 +90,9 @@ class Hook(Protocol):
       is_last: whether the run ends here, for whatever reason.
     """
 
+  def close(self) -> None:
+    """Is called once, at the end, also after an error."""
+
 
 class Reason(enum.Enum):
   """Why a run ended."""
@@ -143,6 +146,8 @@ def run(
   with contextlib.ExitStack() as stack:
     for sink in sinks:
       stack.callback(sink.close)
+    for hook in hooks:
+      stack.callback(hook.close)
     for hook in hooks:
       hook.start(done, state)
     is_last = done >= total or should_stop()

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from disco_rl.runs import files
 from disco_rl import installation
+from disco_rl.runs import files
 from disco_rl.runs import metrics
 
 Rows = Sequence[Mapping[str, float]]

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from disco_rl.update_rules import categorical
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.update_rules import base
+from disco_rl.update_rules import categorical
 from disco_rl.value_fns import value_utils
 
 

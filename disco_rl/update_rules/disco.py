@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from disco_rl.update_rules import categorical
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import meta_nets
 from disco_rl.update_rules import base
+from disco_rl.update_rules import categorical
 from disco_rl.value_fns import value_utils
 
 # γ of the published rule.

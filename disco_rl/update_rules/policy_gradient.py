@@ -6,10 +6,10 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from disco_rl.update_rules import categorical
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.update_rules import base
+from disco_rl.update_rules import categorical
 
 
 class PolicyGradientUpdate(base.UpdateRule):
