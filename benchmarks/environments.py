@@ -23,7 +23,7 @@ from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.evaluation import evaluate as evaluation
 from disco_rl.evaluation import population as population_lib
-from disco_rl.rule_zoo import rule as rule_choice
+from disco_rl.rule_zoo import rule as rule_lib
 
 
 def steps_per_second(env: base.Environment, num_steps: int) -> float:
@@ -81,7 +81,7 @@ def benchmark_overlap(
   name: str, rule: str, num_iterations: int, **sizes: Any
 ) -> list[dict[str, Any]]:
   """Training iterations per second, with and without overlap."""
-  choice = rule_choice.load_rule(rule)
+  choice = rule_lib.load_rule(rule)
   rows = []
   for overlap in (False, True):
     settings = evaluation.default_agent_settings(

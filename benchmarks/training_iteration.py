@@ -19,7 +19,7 @@ from disco_rl.cli import huge_pages
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.evaluation import population as population_lib
-from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl.rule_zoo import file_format
 
 
 def benchmark(
@@ -48,7 +48,7 @@ def benchmark(
     init_params = population.agent.update_rule.init_params
     eta, _ = init_params(jax.random.PRNGKey(0))
   else:
-    eta = rule_params.load(rule)
+    eta = file_format.load(rule)
   state = population.init()
   start = time.perf_counter()
   state, _ = population.run(eta, state, chunk)

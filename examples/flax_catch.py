@@ -16,7 +16,7 @@ import optax
 from disco_rl import types
 from disco_rl.config import agents as settings
 from disco_rl.environments import registry
-from disco_rl.rule_zoo import file_format as rule_params
+from disco_rl.rule_zoo import file_format
 from disco_rl.update_rules import disco
 
 T, B, A, Y = 29, 64, 3, 600  # Steps, streams, actions, size of predictions.
@@ -88,7 +88,7 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
 
 
 if __name__ == '__main__':
-  eta = rule_params.load(sys.argv[1] if len(sys.argv) > 1 else 'disco_103')
+  eta = file_format.load(sys.argv[1] if len(sys.argv) > 1 else 'disco_103')
   scores = train(eta, num_updates=300, rng=jax.random.PRNGKey(0))
   for i in range(0, 300, 20):
     print(f'update {i:3d}: average return {scores[i]:+.2f}')

@@ -11,8 +11,8 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import agents as settings
 from disco_rl.networks import nets
-from tests import golden
-from tests import small
+from tests.support import golden
+from tests.support import small
 
 RULES = sorted(settings.SETTINGS)
 

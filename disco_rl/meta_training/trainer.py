@@ -86,9 +86,8 @@ class TrainState(NamedTuple):
   """All that meta-training carries from one meta-update to the next."""
 
   step: jax.Array  # [], int32, meta-updates done.
-  num_skipped: (
-    jax.Array
-  )  # [], int32, the last of them without a finite gradient.
+  num_skipped: jax.Array  # [], int32, in a row: no gradient was finite.
+  num_over: jax.Array  # [], int32, agents to reset before the next.
   eta: types.MetaParams
   opt_state: Any  # Of the one optimiser of η; or None.
   groups: tuple[GroupState, ...]
@@ -158,6 +157,9 @@ class Trainer:
     self._update = self._placement.compile(
       self._meta_update, (specs, whole), (specs, whole, by_lane), donate=[0]
     )
+    self._reset = self._placement.compile(
+      self._reset_agents, (specs, whole), specs, donate=[0]
+    )
 
   def init_params(self, rng: chex.PRNGKey) -> types.MetaParams:
     """Random η."""
@@ -199,10 +201,15 @@ class Trainer:
     Returns:
       The state after, and what was measured.
     """
+    # Known since the log of the last meta-update: there is nothing to wait for.
+    num_resets = int(state.num_over)
+    if num_resets:
+      state = self._reset(state, _fold(rng, _RESET))
     state, log, group_logs = self._update(state, rng)
     log, group_logs = self._placement.fetch((log, group_logs))
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
+    averages['num_resets'] = float(num_resets)
     for name, group_log in zip(self.group_names, group_logs, strict=True):
       episodes, total = (
         float(np.sum(group_log[key])) for key in meta_gradient.EPISODE_LOG
@@ -246,6 +253,7 @@ class Trainer:
     return TrainState(
       step=jnp.zeros([], jnp.int32),
       num_skipped=jnp.zeros([], jnp.int32),
+      num_over=jnp.zeros([], jnp.int32),
       eta=parallel.copy(eta),
       opt_state=(None if config.adam_per_agent else self._init_optimizer(eta)),
       groups=tuple(groups),
@@ -256,10 +264,9 @@ class Trainer:
   ) -> tuple[TrainState, types.LogDict, tuple[types.LogDict, ...]]:
     act_rng, update_rng = jax.random.split(rng)
     groups, sums, logs = [], [], []
-    for group, an_agent, reset_keys, act_keys, update_keys in zip(
+    for group, an_agent, act_keys, update_keys in zip(
       state.groups,
       self._meta_agents,
-      self._split_keys(_fold(rng, _RESET)),
       self._split_keys(act_rng),
       self._split_keys(update_rng),
       strict=True,
@@ -267,7 +274,6 @@ class Trainer:
       new_group, contributions, log = self._placement.map_lanes(
         functools.partial(self._one_agent, an_agent, state.eta),
         group,
-        reset_keys,
         act_keys,
         update_keys,
       )
@@ -277,7 +283,7 @@ class Trainer:
     totals = jax.tree.map(lambda *xs: sum(xs), *sums)
     totals = self._placement.sum_lane_shards(totals)
     num_finite = totals.pop('num_finite')
-    num_resets = totals.pop('num_resets')
+    num_over = totals.pop('num_over')
     averages = jax.tree.map(lambda x: x / jnp.maximum(num_finite, 1.0), totals)
     grads = averages['grads']
     if self.config.adam_per_agent:
@@ -291,6 +297,7 @@ class Trainer:
     new_state = TrainState(
       step=state.step + 1,
       num_skipped=jnp.where(any_finite, 0, state.num_skipped + 1),
+      num_over=num_over.astype(jnp.int32),
       eta=optax.apply_updates(state.eta, eta_updates),
       opt_state=jax.tree.map(keep, opt_state, state.opt_state),
       groups=tuple(groups),
@@ -300,7 +307,6 @@ class Trainer:
       meta_grad_norm=compat.tree_norm(grads),
       meta_up_norm=compat.tree_norm(updates),
       num_nonfinite_agents=self.num_agents - num_finite,
-      num_resets=num_resets,
     )
     return new_state, log, tuple(logs)
 
@@ -309,17 +315,10 @@ class Trainer:
     an_agent: meta_gradient.MetaAgent,
     eta: types.MetaParams,
     group: GroupState,
-    reset_rng: chex.PRNGKey,
     act_rng: chex.PRNGKey,
     update_rng: chex.PRNGKey,
   ) -> tuple[GroupState, dict[str, Any], types.LogDict]:
     """Computes one agent's contribution; non-finite ones do not count."""
-    is_over = group.updates_left <= 0
-    group = jax.lax.cond(
-      is_over,
-      lambda: self._reset(an_agent, group, reset_rng),
-      lambda: group,
-    )
     result = an_agent.meta_gradient(eta, group.agents, act_rng, update_rng)
     # The norms of gradients and updates tell of every parameter.
     # η is one long vector here: an operation per tensor of it would take long
@@ -332,7 +331,6 @@ class Trainer:
     )
     contribution = dict(
       num_finite=is_finite.astype(jnp.float32),
-      num_resets=is_over.astype(jnp.float32),
       grads=only_finite(grads),
       log=only_finite(
         {
@@ -358,6 +356,7 @@ class Trainer:
       left = left - self.config.num_inner_updates
     # An agent that diverged is reset.
     left = jnp.where(is_finite, left, 0)
+    contribution['num_over'] = (left <= 0).astype(jnp.float32)
     return GroupState(result.state, left, opt_state), contribution, result.log
 
   def _init_optimizer(self, eta: types.MetaParams) -> Any:
@@ -375,15 +374,28 @@ class Trainer:
     updates, opt_state = self._optimizer.update(unravel(grads), opt_state, eta)
     return jax.flatten_util.ravel_pytree(updates)[0], opt_state
 
-  def _reset(
-    self,
-    an_agent: meta_gradient.MetaAgent,
-    group: GroupState,
-    rng: chex.PRNGKey,
-  ) -> GroupState:
-    """Resets an agent; the optimiser of η that it may have stays."""
-    return group._replace(
-      agents=an_agent.init(rng), updates_left=self._sample_lifetime(rng)
+  def _reset_agents(self, state: TrainState, rng: chex.PRNGKey) -> TrainState:
+    """Resets agents whose lifetime ended; their optimisers of η stay."""
+    groups = []
+    for group, an_agent, keys in zip(
+      state.groups, self._meta_agents, self._split_keys(rng), strict=True
+    ):
+      is_over = group.updates_left <= 0
+
+      def choose(new: Any, old: Any, is_over: Any = is_over) -> jax.Array:
+        shape = is_over.shape + (1,) * (new.ndim - is_over.ndim)
+        return jnp.where(is_over.reshape(shape), new, old)
+
+      fresh = self._placement.map_lanes(an_agent.init, keys)
+      lifetimes = jax.vmap(self._sample_lifetime)(keys)
+      groups.append(
+        group._replace(
+          agents=jax.tree.map(choose, fresh, group.agents),
+          updates_left=choose(lifetimes, group.updates_left),
+        )
+      )
+    return state._replace(
+      groups=tuple(groups), num_over=jnp.zeros([], jnp.int32)
     )
 
   def _sample_lifetime(self, rng: chex.PRNGKey) -> jax.Array:
@@ -454,6 +466,7 @@ class Trainer:
     return TrainState(
       step=whole,
       num_skipped=whole,
+      num_over=whole,
       eta=whole,
       opt_state=None if per_agent else whole,
       groups=(group,) * len(self._groups),
