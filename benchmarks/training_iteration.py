@@ -16,8 +16,8 @@ import numpy as np
 from benchmarks import units
 from disco_rl import agent
 from disco_rl.cli import huge_pages
+from disco_rl.config import batching as batching_lib
 from disco_rl.environments import registry
-from disco_rl.evaluation import agent_loop as experiment
 from disco_rl.evaluation import population as population_lib
 from disco_rl.rule_zoo import file_format
 
@@ -37,11 +37,11 @@ def benchmark(
     Units and milliseconds of an iteration of one agent (medians), seconds until
     the first chunk was done, and the process's peak memory.
   """
-  config = experiment.Config()
+  batching = batching_lib.Batching()
   population = population_lib.Population(
     registry.environment_fn('catch'),
     agent.get_settings_disco(),
-    config,
+    batching,
     seeds=range(num_seeds),
   )
   if rule is None:
@@ -54,7 +54,7 @@ def benchmark(
   state, _ = population.run(eta, state, chunk)
   first_chunk_seconds = time.perf_counter() - start
   # Learning begins when the replay holds a batch.
-  while int(state.iteration) < config.num_warm_up:
+  while int(state.iteration) < batching.num_warm_up:
     state, _ = population.run(eta, state, chunk)
 
   unit = units.make_unit()

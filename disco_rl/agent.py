@@ -5,7 +5,6 @@ from typing import Any
 
 import chex
 import distrax
-import dm_env
 import jax
 import jax.numpy as jnp
 from ml_collections import config_dict
@@ -168,7 +167,7 @@ class Agent:
     Returns:
       The step of experience, and the network's state after it.
     """
-    is_last = timestep.step_type == int(dm_env.StepType.LAST)
+    is_last = timestep.is_last
     agent_outs, next_state = self._network.one_step(
       actor_params, actor_state, timestep.observation, is_last
     )
@@ -207,7 +206,7 @@ class Agent:
       agent_net_params,
       agent_net_state,
       rollout.observations,
-      rollout.discounts == 0,
+      rollout.is_last,
     )
 
   def learner_step(

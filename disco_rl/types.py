@@ -160,6 +160,21 @@ class PolicyNetwork:
   unroll_taken: Callable[..., tuple[AgentOuts, HaikuState]] | None = None
 
 
+def mid_or_last(is_last: Array) -> Array:
+  """Encodes the end of an episode as environments do.
+
+  Args:
+    is_last: bool, any shape.
+
+  Returns:
+    `dm_env.StepType` LAST or MID, int32, of the same shape and on the host if
+    `is_last` is.
+  """
+  where = np.where if isinstance(is_last, np.ndarray) else jnp.where
+  last, mid = int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
+  return where(is_last, last, mid).astype(np.int32)
+
+
 @chex_dataclass
 class EnvironmentTimestep(Record):
   """What an environment returns, for every stream of the batch.
@@ -170,6 +185,11 @@ class EnvironmentTimestep(Record):
   observation: Any  # Tree of [B, ...].
   step_type: Array  # [B], of `dm_env.StepType` values.
   reward: Array  # [B], received on arriving at this step.
+
+  @property
+  def is_last(self) -> Array:
+    """[B], whether this step is the last of its episode."""
+    return self.step_type == int(dm_env.StepType.LAST)
 
 
 @chex_dataclass
@@ -184,6 +204,15 @@ class ActorTimestep(Record):
   states: HaikuState  # The network state *before* this step.
   logits: Array  # [B, A], of the policy that acted (μ).
 
+  @property
+  def is_last(self) -> Array:
+    """[B], whether this step is the last of its episode.
+
+    It shows the first observation of the next episode already, so that a
+    network with memory is reset there.
+    """
+    return self.discounts == 0
+
   @classmethod
   def from_rollout(cls, rollout: 'ActorRollout') -> 'ActorTimestep':
     """The same fields as a plain timestep record."""
@@ -191,14 +220,9 @@ class ActorTimestep(Record):
 
   def to_env_timestep(self) -> EnvironmentTimestep:
     """What the environment must have returned at this step."""
-    step_type = jnp.where(
-      jnp.asarray(self.discounts) > 0,
-      int(dm_env.StepType.MID),
-      int(dm_env.StepType.LAST),
-    ).astype(jnp.int32)
     return EnvironmentTimestep(
       observation=self.observations,
-      step_type=step_type,
+      step_type=mid_or_last(jnp.asarray(self.is_last)),
       reward=self.rewards,
     )
 

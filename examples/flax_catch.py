@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from disco_rl import types
-from disco_rl.config import agents as settings
+from disco_rl.config import agents
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import file_format
 from disco_rl.update_rules import disco
@@ -43,7 +43,7 @@ def unroll(theta, state, observations, should_reset):
 def train(eta, num_updates, rng, learning_rate=1e-3):
   """Returns the average return of each update's rollout, [num_updates]."""
   env = registry.get_environment('catch', B, rows=5, columns=5)
-  config = settings.get_settings_disco()
+  config = agents.get_settings_disco()
   rule = disco.DiscoUpdateRule(**config.update_rule)
   optimizer = optax.adam(learning_rate)
 

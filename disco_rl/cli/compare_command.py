@@ -24,8 +24,6 @@ from disco_rl.runs import metrics
 from disco_rl.runs import plots
 from disco_rl.runs import run_folder
 
-HELP = 'draw several runs in one picture'
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Describes the command's options."""

@@ -1,4 +1,4 @@
-"""Mistakes that are the user's to mend, told without a traceback."""
+"""User errors, reported without a traceback."""
 
 from collections.abc import Iterator
 import contextlib

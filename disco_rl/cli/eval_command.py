@@ -12,12 +12,11 @@ folder are the settings (config.json), the metrics (metrics.csv), the picture
 """
 
 import argparse
-import pathlib
+from typing import Any
 
 import numpy as np
 
 from disco_rl import installation
-from disco_rl.cli import errors
 from disco_rl.cli import run_options
 from disco_rl.cli import tables
 from disco_rl.config import presets
@@ -29,10 +28,7 @@ from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
-from disco_rl.runs import run_folder
 from disco_rl.update_rules import registry as rule_registry
-
-HELP = 'train fresh agents with a rule'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,46 +79,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
-  show_progress = not arguments.quiet
-  with errors.as_usage_errors():
-    if arguments.resume:
-      a_run = run_options.resume(
-        arguments,
-        resolve.EVALUATION,
-        lambda folder, steps: eval_run.plan_of_folder(
-          folder.path, folder.config, steps=steps
-        ).resume(folder, show_progress=show_progress),
-      )
-      done = a_run.trainable.done(a_run.state)
-      print(f'Resuming from iteration {done}: {arguments.resume}', flush=True)
-    else:
-      request = run_options.make_request(arguments, resolve.EVALUATION)
-      plan = eval_run.Plan(request)
-      if arguments.dry_run:
-        plan.make_training().close()
-        run_options.show_config(plan.config)
-        return 0
-      out = arguments.out or run_folder.first_free(
-        pathlib.Path('runs')
-        / run_folder.as_file_name(f'{request["env"]}-{plan.rule.name}')
-      )
-      a_run = plan.start(
-        out, overwrite=arguments.overwrite, show_progress=show_progress
-      )
-      _print_start(plan, a_run, str(out))
-  return run_options.execute(
-    'eval', a_run, lambda outcome: _finish(a_run, outcome)
+  command = run_options.RunCommand(
+    defaults=resolve.EVALUATION,
+    make_plan=eval_run.Plan,
+    plan_of_folder=eval_run.plan_of_folder,
+    name_run=lambda plan: f'{plan.request["env"]}-{plan.rule.name}',
+    describe_start=_describe_start,
+    finish=_finish,
   )
+  return run_options.run(arguments, command)
 
 
-def _print_start(plan: eval_run.Plan, a_run: run_lib.Run, out: str) -> None:
-  """Prints which rule is trained where, before the first compilation."""
-  devices = a_run.trainable.population.placement.devices  # type: ignore
-  print(
+def _describe_start(plan: eval_run.Plan, a_run: run_lib.Run) -> str:
+  """Says which rule is used where, before the first compilation."""
+  trainable: Any = a_run.trainable
+  devices = trainable.population.placement.devices
+  return (
     f'rule {plan.rule.name} ({plan.rule.provenance}) on {plan.request["env"]}, '
-    f'seeds {", ".join(map(str, a_run.settings.seeds))}, {len(devices)} '
-    f'{devices[0].platform} device{"s" * (len(devices) > 1)}: {out}',
-    flush=True,
+    f'seeds {", ".join(map(str, plan.settings.seeds))}, {len(devices)} '
+    f'{devices[0].platform} device{"s" * (len(devices) > 1)}'
   )
 
 

@@ -19,9 +19,7 @@ environments.
 """
 
 import argparse
-import pathlib
 
-from disco_rl.cli import errors
 from disco_rl.cli import run_options
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
@@ -30,9 +28,6 @@ from disco_rl.meta_training import run as meta_run
 from disco_rl.rule_zoo import file_format
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
-from disco_rl.runs import run_folder
-
-HELP = 'discover or improve a rule'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,49 +87,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
-  show_progress = not arguments.quiet
-  with errors.as_usage_errors():
-    if arguments.resume:
-      a_run = run_options.resume(
-        arguments,
-        resolve.META_TRAINING,
-        lambda folder, steps: meta_run.plan_of_folder(
-          folder, steps=steps
-        ).resume(folder, show_progress=show_progress),
-      )
-      done = a_run.trainable.done(a_run.state)
-      print(f'Resuming from meta-update {done}: {arguments.resume}', flush=True)
-    else:
-      request = run_options.make_request(arguments, resolve.META_TRAINING)
-      plan = meta_run.Plan(request)
-      if arguments.dry_run:
-        _check(plan)
-        run_options.show_config(plan.config)
-        return 0
-      envs = request['env']
-      out = arguments.out or run_folder.first_free(
-        pathlib.Path('runs') / run_folder.as_file_name(f'meta-{"-".join(envs)}')
-      )
-      a_run = plan.start(
-        out, overwrite=arguments.overwrite, show_progress=show_progress
-      )
-      print(
-        f'{a_run.settings.num_agents * len(envs)} agents in '
-        f'{", ".join(envs)}, η from '
-        f'{plan.rule.name if plan.rule else request["init"]}: {out}',
-        flush=True,
-      )
-  return run_options.execute('meta-train', a_run, lambda _: _report(a_run))
+  command = run_options.RunCommand(
+    defaults=resolve.META_TRAINING,
+    make_plan=meta_run.Plan,
+    plan_of_folder=meta_run.plan_of_folder,
+    name_run=lambda plan: f'meta-{"-".join(plan.request["env"])}',
+    describe_start=_describe_start,
+    finish=lambda a_run, _: _report(a_run),
+  )
+  return run_options.run(arguments, command)
 
 
-def _check(plan: meta_run.Plan) -> None:
-  """Builds everything once, so that mistakes are found."""
-  trainer = plan.make_trainer()
-  if plan.rule is not None:
-    plan.initial_eta(trainer, None)
-  evaluation = plan.make_evaluation()
-  if evaluation is not None:
-    evaluation.close()
+def _describe_start(plan: meta_run.Plan, a_run: run_lib.Run) -> str:
+  """Says how many agents train η where, before the first compilation."""
+  del a_run
+  envs = plan.request['env']
+  init = plan.rule.name if plan.rule else plan.request['init']
+  num_agents = plan.settings.num_agents * len(envs)
+  return f'{num_agents} agents in {", ".join(envs)}, η from {init}'
 
 
 def _report(a_run: run_lib.Run) -> None:

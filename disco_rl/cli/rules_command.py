@@ -10,8 +10,6 @@ from disco_rl.cli import errors
 from disco_rl.cli import tables
 from disco_rl.rule_zoo import rule as rule_lib
 
-HELP = 'list the known rules'
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """There are no options."""

@@ -3,7 +3,9 @@
 import argparse
 from collections.abc import Callable, Mapping
 import contextlib
+import dataclasses
 import json
+import pathlib
 import sys
 from typing import Any
 
@@ -75,15 +77,61 @@ def add_run_arguments(
   add('--quiet', action='store_true', help='no progress bar')
 
 
-def make_request(
-  arguments: argparse.Namespace, defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Returns what was asked for, with defaults filled in.
+@dataclasses.dataclass(frozen=True)
+class RunCommand:
+  """What is different between commands that make runs.
+
+  Attributes:
+    defaults: of the request, see `config.resolve`.
+    make_plan: from a request to the plan of a new run.
+    plan_of_folder: from a folder and the number of steps, or None, to the plan
+      of the run in it.
+    name_run: from a plan to a name for its folder.
+    describe_start: from a plan and its run to the first line of output.
+    finish: called with the run and the outcome when it is finished.
+  """
+
+  defaults: Mapping[str, Any]
+  make_plan: Callable[[Mapping[str, Any]], Any]
+  plan_of_folder: Callable[..., Any]
+  name_run: Callable[[Any], str]
+  describe_start: Callable[[Any, run_lib.Run], str]
+  finish: Callable[[run_lib.Run, loop.Outcome], None]
+
+
+def run(arguments: argparse.Namespace, command: RunCommand) -> int:
+  """Starts or resumes a run, and runs it to the end, Ctrl-C or an error.
 
   Args:
     arguments: of the command.
-    defaults: of the request, see `config.resolve`.
+    command: which command it is.
+
+  Returns:
+    The exit code.
   """
+  with errors.as_usage_errors():
+    if arguments.resume:
+      a_run = _resume(arguments, command)
+    else:
+      plan = command.make_plan(_make_request(arguments, command.defaults))
+      if arguments.dry_run:
+        plan.check_buildable()
+        print(json.dumps(plan.config, indent=2))
+        return 0
+      out = arguments.out or run_folder.first_free(
+        pathlib.Path('runs') / run_folder.as_file_name(command.name_run(plan))
+      )
+      a_run = plan.start(
+        out, overwrite=arguments.overwrite, show_progress=not arguments.quiet
+      )
+      print(f'{command.describe_start(plan, a_run)}: {out}', flush=True)
+  return _execute(arguments.command, a_run, command.finish)
+
+
+def _make_request(
+  arguments: argparse.Namespace, defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns the request of the command line, with defaults filled in."""
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
   given = {name: getattr(arguments, name) for name in defaults}
@@ -93,24 +141,9 @@ def make_request(
   }
 
 
-def resume(
-  arguments: argparse.Namespace,
-  defaults: Mapping[str, Any],
-  make_run: Callable[[run_folder.RunFolder, int | None], run_lib.Run],
-) -> run_lib.Run:
-  """Opens the folder of a run and resumes it.
-
-  Args:
-    arguments: of the command; of what a run is made of, only `--steps` may be
-      given.
-    defaults: of the request.
-    make_run: from the folder, which is locked, and the number of steps or None,
-      to the run.
-
-  Returns:
-    The run. The folder is closed again if that fails.
-  """
-  for name in [*defaults, 'out', 'overwrite', 'dry_run']:
+def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
+  """Opens the folder of a run and resumes it; only `--steps` may be changed."""
+  for name in [*command.defaults, 'out', 'overwrite', 'dry_run']:
     value = getattr(arguments, name)
     if name != 'steps' and value is not None and value is not False:
       raise errors.UsageError(
@@ -123,51 +156,40 @@ def resume(
       raise errors.UsageError(
         f'{folder.path} is not a run of disco-rl {arguments.command}'
       )
-    run = make_run(folder, arguments.steps)
+    plan = command.plan_of_folder(folder, steps=arguments.steps)
+    a_run = plan.resume(folder, show_progress=not arguments.quiet)
+    done = a_run.trainable.done(a_run.state)
+    print(f'Resuming from {plan.unit} {done}: {folder.path}', flush=True)
     stack.pop_all()
-  return run
+  return a_run
 
 
-def show_config(config: Mapping[str, Any]) -> None:
-  """Prints what `config.json` of a run would hold, for `--dry-run`."""
-  print(json.dumps(config, indent=2))
-
-
-def execute(
-  command: str, run: run_lib.Run, finish: Callable[[loop.Outcome], None]
+def _execute(
+  command: str,
+  a_run: run_lib.Run,
+  finish: Callable[[run_lib.Run, loop.Outcome], None],
 ) -> int:
-  """Runs to the end, until Ctrl-C or an error.
-
-  Args:
-    command: its name, for messages.
-    run: with a folder; closed in any case.
-    finish: called with the outcome of a run that finished.
-
-  Returns:
-    The exit code of the command.
-  """
-  assert run.folder is not None
-  folder = run.folder.path
-  with run, interrupts.Interrupts() as interrupt:
+  """Runs to the end, until Ctrl-C or an error; returns the exit code."""
+  assert a_run.folder is not None
+  folder = a_run.folder
+  with a_run, interrupts.Interrupts() as interrupt:
     try:
-      outcome = run.execute(should_stop=lambda: interrupt.requested)
+      outcome = a_run.execute(should_stop=lambda: interrupt.requested)
     except worker_env.WorkerError as error:
-      run.bar.close()
+      a_run.bar.close()
       print(f'disco-rl {command}: stopped: {error}', file=sys.stderr)
       print(
         'Resume from the last checkpoint with: '
-        f'disco-rl {command} --resume {folder}',
+        f'disco-rl {command} --resume {folder.path}',
         file=sys.stderr,
       )
       return 1
     if outcome.error is not None:
       print(f'disco-rl {command}: stopped: {outcome.error}', file=sys.stderr)
-      print(
-        f'The last finite state is in {run.folder.state_path}', file=sys.stderr
-      )
+      print(f'The last finite state is in {folder.state_path}', file=sys.stderr)
       return 1
     if outcome.reason is loop.Reason.INTERRUPTED:
-      print(f'Saved. Resume with: disco-rl {command} --resume {folder}')
+      print(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
       return 130
-    finish(outcome)
+    finish(a_run, outcome)
   return 0

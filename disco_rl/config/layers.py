@@ -85,7 +85,9 @@ class Layers:
     """
     for name, value in tree.items():
       path = f'{above}.{name}'
-      if isinstance(value, Mapping) and value:
+      # A record, too, is written as a mapping.
+      is_group = isinstance(self[path], config_dict.ConfigDict)
+      if is_group and isinstance(value, Mapping) and value:
         self.mark(origin, value, path)
       else:
         self.origins[path] = origin
@@ -99,8 +101,14 @@ class Layers:
     node, name = self._find(path)
     old = node[name]
     is_group = isinstance(old, config_dict.ConfigDict)
-    if is_group and not old and isinstance(value, Mapping):
-      value = config_dict.ConfigDict(value)  # Arguments of somebody's own.
+    if is_group and not old:  # For arguments of somebody's own.
+      if not isinstance(value, Mapping) or not all(
+        isinstance(key, str) for key in value
+      ):
+        raise ValueError(
+          f"{path} must be a group of settings like {{'a': 1}}, got {value!r}"
+        )
+      value = config_dict.ConfigDict(value)
     elif is_group or dataclasses.is_dataclass(old):
       names = list(getattr(old, 'keys', list)())
       inner = f': {", ".join(names)}' if names else ''
@@ -165,6 +173,8 @@ def _parse(text: str, path: str, default: Any) -> Any:
   try:
     value = ast.literal_eval(text)
   except (SyntaxError, ValueError, MemoryError, RecursionError):
+    if field.items is not None and field.items.kind is str:
+      return tuple(item.strip() for item in text.split(','))
     return text
   if field.kind is tuple and not isinstance(value, tuple | list):
     return (value,)

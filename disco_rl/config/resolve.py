@@ -113,6 +113,7 @@ def evaluation(
   env = request['env'] if has_env_name else None
   env_settings = registry.default_settings(env) if env else {}
   preset = request['preset']
+  by_rule = {} if agent is not None else rule.settings
   if agent is None:
     agent = agent_settings(rule)
     with agent.unlocked():
@@ -137,7 +138,7 @@ def evaluation(
       agent=agent,
     )
   )
-  layers.mark(f'rule {rule.name}', rule.settings, 'agent')
+  layers.mark(f'rule {rule.name}', by_rule, 'agent')
   if preset is not None:
     layers.apply(f'preset {preset}', presets.values(preset, layers))
   layers.apply_texts(_USER, request['set'])
@@ -224,7 +225,8 @@ def meta_training(
     )
   )
   if rule is not None:
-    layers.mark(f'rule {rule.name}', rule.settings, 'agent')
+    if agent is None:
+      layers.mark(f'rule {rule.name}', rule.settings, 'agent')
     rate = meta_lib.FINE_TUNING_LEARNING_RATE
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
   layers.apply_texts(_USER, request['set'])

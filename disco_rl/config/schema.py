@@ -11,6 +11,8 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from disco_rl import optimizers
 
 MAX_SEED = 2**31 - 1
@@ -29,6 +31,7 @@ class Field:
     choices: all values, or a function that lists them.
     optional: whether it may be None.
     items: what each item of a sequence may be; None for anything.
+    finite: whether a number must be finite.
   """
 
   kind: type | None = None
@@ -39,6 +42,7 @@ class Field:
   choices: Sequence[str] | Callable[[], Sequence[str]] | None = None
   optional: bool = False
   items: 'Field | None' = None
+  finite: bool = True
 
 
 _POSITIVE = Field(float, above=0)
@@ -138,11 +142,16 @@ def field_of(path: str, default: Any) -> Field:
     path: of the setting.
     default: its value by default.
   """
-  field = find(path) or Field()
-  if field.kind is None and default is not None:
-    kind = tuple if isinstance(default, list) else type(default)
-    field = dataclasses.replace(field, kind=kind)
-  return field
+  field = find(path) or Field(finite=False)
+  if field.kind is not None or default is None:
+    return field
+  if not isinstance(default, list | tuple):
+    return dataclasses.replace(field, kind=type(default))
+  kinds = {type(item) for item in default}
+  items = None
+  if len(kinds) == 1 and kinds <= {bool, int, float, str}:
+    items = Field(kinds.pop(), finite=False)
+  return dataclasses.replace(field, kind=tuple, items=items)
 
 
 def check(path: str, value: Any, default: Any = None) -> Any:
@@ -188,7 +197,9 @@ def describe(field: Field) -> str:
     'of at most': field.high,
     'below': field.below,
   }
-  limits = [f'{word} {x:g}' for word, x in bounds.items() if x is not None]
+  limits = [f'{word} {x}' for word, x in bounds.items() if x is not None]
+  if field.low is not None and field.high is not None:
+    limits = [f'between {field.low} and {field.high}']
   text = ' '.join([text, ' and '.join(limits)]).strip()
   if field.items is not None:
     text += f' of items, each {describe(field.items)}'
@@ -209,7 +220,7 @@ def _check(path: str, value: Any, field: Field, may_be_none: bool) -> Any:
     is_bool = isinstance(value, bool)
     if not isinstance(value, kind) or (is_bool and kind is not bool):
       raise refusal
-  if isinstance(value, float) and not math.isfinite(value):
+  if field.finite and isinstance(value, float) and not math.isfinite(value):
     raise refusal
   if field.choices is not None and value not in _choices(field):
     raise refusal
@@ -222,12 +233,17 @@ def _check(path: str, value: Any, field: Field, may_be_none: bool) -> Any:
   if outside:
     raise refusal
   if field.items is not None:
-    return tuple(_check(path, item, field.items, False) for item in value)
+    try:
+      return tuple(_check(path, item, field.items, False) for item in value)
+    except ValueError:
+      raise refusal from None
   return value
 
 
 def _convert(value: Any, kind: type | None) -> Any:
   """Converts between numbers, and lists to tuples, where nothing is lost."""
+  if isinstance(value, np.generic):
+    value = value.item()
   if kind is int and isinstance(value, float) and value.is_integer():
     return int(value)  # 1e6
   if kind is float and isinstance(value, int) and not isinstance(value, bool):

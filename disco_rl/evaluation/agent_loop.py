@@ -90,21 +90,16 @@ class AgentLoop:
       actor_state = self._actor.init(
         *jax.random.split(self._shard_key(actor_rng))
       )
-    buffer = None
-    if not self._batching.on_policy:
-      spec = self._actor.rollout_spec(
-        learner.params, actor_state, self._batching.rollout_length
-      )
-      buffer = replay.init(
-        jax.eval_shape(replay.to_stored, spec), self._batching.replay_capacity
-      )
+    spec = self._actor.rollout_spec(
+      learner.params, actor_state, self._batching.rollout_length
+    )
     return LoopState(
       iteration=jnp.zeros([], jnp.int32),
       rng=rng,
       learner=learner,
       actor=actor_state,
       episodes=episodes_lib.init(self._batching.num_envs),
-      buffer=buffer,
+      buffer=replay.init_for(spec, self._batching),
     )
 
   def run(

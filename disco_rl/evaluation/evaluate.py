@@ -28,7 +28,6 @@ from disco_rl.evaluation import run as run_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
-from disco_rl.runs import run_folder
 
 
 class Evaluation(NamedTuple):
@@ -146,15 +145,7 @@ def evaluate(
     env_fn=env_fn, agent_settings=agent_settings, devices=devices
   )
   plan = run_lib.Plan(request, rule, objects)
-  if resume:
-    if out is None:
-      raise ValueError('resume=True needs the folder of the run, out=...')
-    run = plan.resume(
-      run_folder.RunFolder.reopen(out), show_progress=show_progress
-    )
-  else:
-    run = plan.start(out, show_progress=show_progress)
-  with run:
+  with plan.open(out, resume=resume, show_progress=show_progress) as run:
     outcome = run.execute()
     if outcome.error is not None:
       raise outcome.error

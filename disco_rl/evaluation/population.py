@@ -69,6 +69,7 @@ class Population:
         learns, with parameters that are one update old (but for the first
         iteration of a chunk). Of no consequence to environments on the device.
     """
+    self._env_fn = registry.as_environment_fn(env_fn)
     self.batching = batching
     self.seeds = _check_seeds(seeds)
     if devices is None:
@@ -76,7 +77,6 @@ class Population:
     self.placement = parallel.Placement(devices, lanes_at_once=lanes_at_once)
     shard = batching.per_shard(self.placement.num_batch_shards)
     self._overlap_acting = overlap_acting
-    self._env_fn = registry.as_environment_fn(env_fn)
     env = self._env_fn(batching.num_envs, self.seeds[0])
     axis_name = self.placement.batch_axis
     self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
@@ -170,7 +170,8 @@ class Population:
     """
     if self._is_pure:
       return self.placement.put(saved, self._state_specs)
-    self._make_host_actors()
+    if not self._host_actors:
+      self._make_host_actors()
     restored = [
       actor.from_checkpoint(own)
       for actor, own in zip(self._host_actors, saved.actor, strict=True)

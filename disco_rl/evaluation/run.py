@@ -1,8 +1,7 @@
 """Makes runs of evaluation from requests, and resumes them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import os
 import pathlib
 from typing import Any
 
@@ -11,7 +10,6 @@ from ml_collections import config_dict
 
 from disco_rl import parallel
 from disco_rl.config import batching as batching_lib
-from disco_rl.config import layers as layers_lib
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -21,12 +19,10 @@ from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
+from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
-from disco_rl.runs import progress
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
-
-COMMAND = 'eval'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,15 +40,15 @@ class Objects:
   devices: Sequence[jax.Device] | None = None
 
 
-class Plan:
-  """A run whose settings are known, and whose agents can be made.
+class Plan(plan_lib.Plan):
+  """An evaluation whose settings are known, see `runs.plan.Plan`.
 
   Attributes:
-    request: what was asked for, see `resolve.EVALUATION`.
     rule: the rule.
-    layers: all settings that follow from it.
-    config: what `config.json` of the run will hold.
   """
+
+  command = 'eval'
+  unit = 'iteration'
 
   def __init__(
     self,
@@ -63,9 +59,9 @@ class Plan:
     """Resolves the settings; makes nothing yet.
 
     Args:
-      request: what was asked for; modules of `use` are imported.
+      request: see `resolve.EVALUATION`; modules of `use` are imported.
       rule: the rule, instead of the name in the request.
-      objects: what cannot be asked for by name.
+      objects: what has no name.
     """
     self._objects = objects or Objects()
     self.request = {**resolve.EVALUATION, **request}
@@ -74,28 +70,28 @@ class Plan:
     if has_env_name:  # A wrong name is reported before anything is downloaded.
       registry.default_settings(self.request['env'])
     self.rule = rule or rule_lib.load_rule(self.request['rule'])
-    self.layers: layers_lib.Layers = resolve.evaluation(
+    layers = resolve.evaluation(
       self.request,
       self.rule,
       agent=self._objects.agent_settings,
       has_env_name=has_env_name,
     )
-    is_by_name = has_env_name and self._objects.agent_settings is None
+    self.settings = layers.settings
     self.config = run_lib.describe_config(
-      COMMAND,
+      self.command,
       self.request,
-      self.layers.settings,
-      self.layers.origins,
+      layers.settings,
+      layers.origins,
       rule=self.rule.name,
       update_rule=self.rule.kind,
       rule_settings=dict(self.rule.settings),
       # Whether the command can make the same run from this file.
-      is_by_name=is_by_name,
+      is_by_name=has_env_name and self._objects.agent_settings is None,
     )
 
-  def make_training(self) -> training.Training:
+  def make_trainable(self) -> training.Training:
     """Makes the agents; compiles nothing yet."""
-    settings = self.layers.settings
+    settings = self.settings
     env_fn = self._objects.env_fn or registry.environment_fn(
       self.request['env'], **settings.env
     )
@@ -122,112 +118,38 @@ class Plan:
       population.close()
       raise
 
-  def start(
-    self,
-    out: str | os.PathLike[str] | None,
-    *,
-    overwrite: bool = False,
-    show_progress: bool = True,
-  ) -> run_lib.Run:
-    """Begins a new run.
-
-    Args:
-      out: the folder for its results; None to write nothing.
-      overwrite: whether a run already there is removed.
-      show_progress: whether to show a progress bar.
-
-    Returns:
-      The run.
-    """
-    trainable = self.make_training()
-    try:
-      state = trainable.init()  # Before an old run is removed.
-      folder = None
-      if out is not None:
-        # Only what environments show of themselves could be unfit; the rest is
-        # large.
-        checkpoint.check(trainable.to_checkpoint(state).actor)
-        folder = run_folder.RunFolder.create(out, self.config, overwrite)
-        self._save_rule(folder)
-    except BaseException:
-      trainable.close()
-      raise
-    return self._run(trainable, state, [], folder, show_progress)
-
-  def resume(
-    self, folder: run_folder.RunFolder, *, show_progress: bool = True
-  ) -> run_lib.Run:
-    """Resumes a run from its last checkpoint.
-
-    Args:
-      folder: of the run, open for writing.
-      show_progress: whether to show a progress bar.
-
-    Returns:
-      The run.
-    """
-    settings = self.layers.settings
-    run_lib.check_same_settings(
-      folder.config['settings'], self.config['settings']
-    )
-    trainable = self.make_training()
-    try:
-      state = trainable.init()
-      if folder.state_path.exists():
-        like = trainable.to_checkpoint(state)
-        saved = checkpoint.load(folder.state_path, like)
-        state = trainable.from_checkpoint(saved)
-      done = trainable.done(state)
-      if done > settings.steps:
-        raise ValueError(
-          f'{folder.path} is at iteration {done} already, after '
-          f'{settings.steps}'
-        )
-      folder.write_config(self.config)
-      rows = folder.cut_metrics(done)
-    except BaseException:
-      trainable.close()
-      raise
-    return self._run(trainable, state, rows, folder, show_progress)
-
-  def _run(
+  def make_hooks(
     self,
     trainable: training.Training,
-    state: Any,
     rows: list[metrics.Row],
-    folder: run_folder.RunFolder | None,
-    show_progress: bool,
-  ) -> run_lib.Run:
-    settings = self.layers.settings
-    all_hooks = []
-    if folder is not None:
-      every = settings.checkpoint_every
-      all_hooks = [
-        hooks.Checkpoint(trainable, folder.state_path, every),
-        hooks.Periodic(every, lambda *_: self._draw(rows, folder.curve_path)),
-      ]
-    return run_lib.Run(
-      trainable=trainable,
-      state=state,
-      total=settings.steps,
-      settings=settings,
-      rows=rows,
-      folder=folder,
-      bar=progress.Progress(
-        settings.steps, trainable.done(state), enabled=show_progress
-      ),
-      describe=training.describe_rows,
-      hooks=all_hooks,
-    )
+    folder: run_folder.RunFolder,
+    before_print: Callable[[], None],
+  ) -> list[Any]:
+    """Makes hooks that save checkpoints and draw the learning curve."""
+    del before_print
+    every = self.settings.checkpoint_every
+    return [
+      hooks.Checkpoint(trainable, folder.state_path, every),
+      hooks.Periodic(every, lambda *_: self._draw(rows, folder.curve_path)),
+    ]
 
-  def _save_rule(self, folder: run_folder.RunFolder) -> None:
+  def describe_rows(
+    self, rows: list[metrics.Row]
+  ) -> tuple[str, dict[str, float]]:
+    """Says what a progress bar shows, see `training.describe_rows`."""
+    return training.describe_rows(rows)
+
+  def check(self, trainable: training.Training, state: Any) -> None:
+    """Refuses environments whose snapshots cannot be saved."""
+    # The rest of the state is large, and always fit.
+    checkpoint.check(trainable.to_checkpoint(state).actor)
+
+  def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""
+    del state
     if self.rule.eta:
       rule_lib.save_rule(
-        folder.rule_path,
-        self.rule.eta,
-        settings={**self.rule.settings, 'update_rule_name': self.rule.kind},
-        metadata=dict(rule=self.rule.name),
+        folder.rule_path, self.rule, metadata=dict(rule=self.rule.name)
       )
 
   def _draw(self, rows: list[metrics.Row], path: pathlib.Path) -> None:
@@ -239,8 +161,7 @@ class Plan:
 
 
 def plan_of_folder(
-  folder: pathlib.Path,
-  config: Mapping[str, Any],
+  folder: run_folder.RunFolder,
   *,
   steps: int | None = None,
   objects: Objects | None = None,
@@ -249,43 +170,26 @@ def plan_of_folder(
 
   Args:
     folder: of the run.
-    config: what its `config.json` holds.
     steps: iterations in all, if there are to be more.
     objects: what the run was made of, if it was made in Python.
 
   Returns:
     The plan.
   """
-  if not config['is_by_name'] and objects is None:
-    raise run_folder.RunFolderError(
-      f'{folder} was made in Python, from an environment or settings that have '
-      'no name: call disco_rl.evaluate(..., out=..., resume=True) with them'
-    )
-  request = dict(config['request'])
-  if steps is not None:
-    request['steps'] = steps
+  request = plan_lib.request_of_folder(folder, steps, objects is not None)
   factories.import_modules(request['use'])
-  return Plan(request, rule_of_folder(folder, config), objects)
+  return Plan(request, _rule_of_folder(folder), objects)
 
 
-def rule_of_folder(
-  folder: pathlib.Path, config: Mapping[str, Any]
-) -> rule_lib.Rule:
-  """Loads the rule that the agents of a run learn with.
-
-  Args:
-    folder: of the run.
-    config: what its `config.json` holds.
-
-  Returns:
-    The rule, with its name and settings.
-  """
-  path = folder / run_folder.RULE_FILE
-  if not path.exists():
+def _rule_of_folder(folder: run_folder.RunFolder) -> rule_lib.Rule:
+  """Loads the rule that the agents of a run learn with."""
+  config = folder.config
+  if not folder.rule_path.exists():
     return rule_lib.load_rule(config['rule'])
-  rule = rule_lib.load_rule(path)
   return dataclasses.replace(
-    rule, name=config['rule'], settings=config['rule_settings']
+    rule_lib.load_rule(folder.rule_path),
+    name=config['rule'],
+    settings=config['rule_settings'],
   )
 
 

@@ -8,10 +8,8 @@ print(run.play().total_return)
 from collections.abc import Callable, Sequence
 import dataclasses
 import os
-import pathlib
 from typing import Any, NamedTuple
 
-import dm_env
 import jax
 from ml_collections import config_dict
 import numpy as np
@@ -105,15 +103,15 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
   Returns:
     Its agent, parameters, settings and rows.
   """
-  folder = pathlib.Path(path)
-  config = run_folder.read_config(folder)
-  if config.get('command') != 'eval':
+  folder = run_folder.RunFolder.view(path)
+  command = folder.config.get('command')
+  if command != run_lib.Plan.command:
     raise run_folder.RunFolderError(
-      f'{folder} is a run of disco-rl {config.get("command")}, which has no '
-      f'trained agent; its rule is disco_rl.load_rule({str(folder)!r})'
+      f'{folder.path} is a run of disco-rl {command}, which has no trained '
+      f'agent; its rule is disco_rl.load_rule({str(folder.path)!r})'
     )
-  plan = run_lib.plan_of_folder(folder, config)
-  settings = plan.layers.settings
+  plan = run_lib.plan_of_folder(folder)
+  settings = plan.settings
   env_fn = registry.environment_fn(plan.request['env'], **settings.env)
   env = env_fn(1, 0)
   try:
@@ -124,31 +122,32 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
     agent=an_agent,
     params=_load_params(folder, an_agent, settings.seeds),
     settings=settings.lock(),
-    rows=metrics.read_csv(folder / 'metrics.csv'),
+    rows=metrics.read_csv(folder.metrics_path),
     rule=plan.rule,
     env_fn=env_fn,
   )
 
 
 def _load_params(
-  folder: pathlib.Path, an_agent: agent_lib.Agent, seeds: Sequence[int]
+  folder: run_folder.RunFolder,
+  an_agent: agent_lib.Agent,
+  seeds: Sequence[int],
 ) -> dict[int, types.AgentParams]:
   """The parameters of every seed, from their files or the checkpoint."""
   like = jax.eval_shape(
     lambda: an_agent.initial_learner_state(jax.random.PRNGKey(0)).params
   )
-  finals = {seed: folder / f'params_{seed}.npz' for seed in seeds}
+  finals = {seed: folder.params_path(seed) for seed in seeds}
   if all(path.exists() for path in finals.values()):
     return {seed: checkpoint.load(path, like) for seed, path in finals.items()}
-  state_path = folder / 'state.npz'
-  if not state_path.exists():
+  if not folder.state_path.exists():
     raise run_folder.RunFolderError(
-      f'{folder} holds neither final parameters nor a checkpoint yet'
+      f'{folder.path} holds neither final parameters nor a checkpoint yet'
     )
   stacked = jax.tree.map(
     lambda x: types.ArraySpec((len(seeds), *x.shape), x.dtype), like
   )
-  params = checkpoint.load(state_path, stacked, part='learner/params')
+  params = checkpoint.load(folder.state_path, stacked, part='learner/params')
   return {
     seed: jax.tree.map(lambda x, k=k: x[k], params)
     for k, seed in enumerate(seeds)
@@ -180,7 +179,7 @@ def _play(
     )
     observation = timestep.observation
     env_state, timestep = step_env(env_state, actions)
-    is_last = timestep.step_type[0] == int(dm_env.StepType.LAST)
+    is_last = timestep.is_last[0]
     steps.append((observation, actions, timestep.reward))
   observations, taken, rewards = jax.tree.map(
     lambda *xs: np.stack([np.asarray(x)[0] for x in xs]), *steps

@@ -104,6 +104,11 @@ class Training:
     """Returns the state in a form that can be saved."""
     return self.population.to_checkpoint(state)
 
+  def checkpoint_like(self) -> agent_loop.LoopState:
+    """Returns a tree like that of `to_checkpoint`."""
+    # Only environments know what their snapshots look like.
+    return self.to_checkpoint(self.init())
+
   def from_checkpoint(
     self, saved: agent_loop.LoopState
   ) -> agent_loop.LoopState:

@@ -267,7 +267,7 @@ class LearnerStep:
       The outputs, leaves [T+1, B, ...], and the index in them of the action
       taken, [T+1, B]: 0 if they have no other.
     """
-    should_reset = rollout.discounts == 0
+    should_reset = rollout.is_last
     if not self._learns_taken_actions_only:
       outs, _ = self._unroll(
         params, net_state, rollout.observations, should_reset
@@ -348,7 +348,7 @@ class LearnerStep:
 
     def unroll(params: types.AgentParams) -> Any:
       return self._unroll(
-        params, net_state, rollout.observations, rollout.discounts == 0
+        params, net_state, rollout.observations, rollout.is_last
       )
 
     if not self._learns_taken_actions_only:

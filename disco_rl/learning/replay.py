@@ -54,6 +54,23 @@ def init(rollout: types.ActorRollout, capacity: int) -> ReplayState:
   )
 
 
+def init_for(
+  spec: types.ActorRollout, batching: batching_lib.Batching
+) -> ReplayState | None:
+  """Makes the empty buffer that batches of some sizes need.
+
+  Args:
+    spec: of a rollout, leaves [T+1, B, ...].
+    batching: the sizes.
+
+  Returns:
+    The buffer; None without replay.
+  """
+  if batching.on_policy:
+    return None
+  return init(jax.eval_shape(to_stored, spec), batching.replay_capacity)
+
+
 def to_stored(rollout: types.ActorRollout) -> types.ActorRollout:
   """Drops what a buffer need not keep of a rollout.
 

@@ -100,18 +100,13 @@ class MetaAgent:
         critic_rng, actor_state.timestep.observation
       )
     )
-    buffer = None
-    if not self._batching.on_policy:
-      spec = self._actor.rollout_spec(
-        learner.params, actor_state, self._batching.rollout_length
-      )
-      buffer = replay.init(
-        jax.eval_shape(replay.to_stored, spec), self._batching.replay_capacity
-      )
+    spec = self._actor.rollout_spec(
+      learner.params, actor_state, self._batching.rollout_length
+    )
     return AgentState(
       learner=learner,
       actor=actor_state,
-      buffer=buffer,
+      buffer=replay.init_for(spec, self._batching),
       episodes=episodes_lib.init(self._actor.num_envs),
     )
 

@@ -1,15 +1,17 @@
 """Meta-training in one call.
 
-  result = disco_rl.meta_train(['catch', 'gymnax:CartPole-v1'], num_updates=800)
-  disco_rl.evaluate('catch', result.rule)
+  rule = disco_rl.meta_train(['catch', 'gymnax:CartPole-v1'], num_updates=800)
+  disco_rl.evaluate('catch', rule)
+  disco_rl.save_rule('mine.npz', rule)
 
 The same seed gives the same rows here, in `disco-rl meta-train` and in a loop
 over `Trainer.update` with the keys of `training.keys`.
 """
 
 from collections.abc import Mapping, Sequence
+import dataclasses
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from ml_collections import config_dict
@@ -22,36 +24,29 @@ from disco_rl.environments import registry
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import run as run_lib
+from disco_rl.meta_training import training
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
-from disco_rl.runs import run_folder
 
 
-class MetaTrained(NamedTuple):
-  """The result of meta-training.
+@dataclasses.dataclass(frozen=True)
+class MetaTrained(rule_lib.Rule):
+  """A rule that was just meta-trained, and how that went.
 
   Attributes:
-    eta: the rule's parameters η.
-    initial_eta: where they began.
+    initial_eta: where η began.
     agent_settings: of the agents that the rule was trained with.
     rows: one per meta-update, see `training.Training`.
   """
 
-  eta: types.MetaParams
-  initial_eta: types.MetaParams
-  agent_settings: config_dict.ConfigDict
-  rows: list[metrics.Row]
+  initial_eta: types.MetaParams = None
+  agent_settings: config_dict.ConfigDict | None = None
+  rows: list[metrics.Row] = dataclasses.field(default_factory=list)
 
   @property
-  def rule(self) -> rule_lib.Rule:
-    """The trained rule with its settings, for `disco_rl.evaluate`."""
-    return rule_lib.Rule(
-      'meta-trained',
-      self.agent_settings.update_rule_name,
-      self.eta,
-      rule_lib.rule_settings(self.agent_settings),
-      provenance=f'{len(self.rows)} meta-updates',
-    )
+  def initial_rule(self) -> rule_lib.Rule:
+    """The rule as it was before the first meta-update."""
+    return rule_lib.Rule('initial', self.kind, self.initial_eta, self.settings)
 
   def plot(self, name: str = pictures.RETURNS) -> Any:
     """Draws how training went.
@@ -119,7 +114,7 @@ def meta_train(
     show_progress: whether to show a progress bar.
 
   Returns:
-    The trained η, the settings of its agents, and the table of metrics.
+    The trained rule, with the settings of its agents and the table of metrics.
   """
   rule = _initial_rule(init, agent_settings)
   names, env_fns = _name_environments(envs)
@@ -152,21 +147,24 @@ def meta_train(
     devices=devices,
   )
   plan = run_lib.Plan(request, rule, objects)
-  if resume:
-    if out is None:
-      raise ValueError('resume=True needs the folder of the run, out=...')
-    run = plan.resume(
-      run_folder.RunFolder.reopen(out), show_progress=show_progress
-    )
-  else:
-    run = plan.start(out, show_progress=show_progress)
-  first_eta = jax.device_get(run.state.eta)
-  with run:
+  with plan.open(out, resume=resume, show_progress=show_progress) as run:
+    assert isinstance(run.trainable, training.Training)
+    trainable: Any = run.trainable
+    first_eta = jax.device_get(trainable.initial_eta())
     outcome = run.execute()
     if outcome.error is not None:
       raise outcome.error
+  trained_with = plan.agent_settings
   return MetaTrained(
-    outcome.state.eta, first_eta, plan.agent_settings(), run.rows
+    name='meta-trained',
+    kind=trained_with.update_rule_name,
+    eta=outcome.state.eta,
+    settings=rule_lib.rule_settings(trained_with),
+    path=run.folder.rule_path if run.folder else None,
+    provenance=f'{outcome.done} meta-updates',
+    initial_eta=first_eta,
+    agent_settings=trained_with,
+    rows=run.rows,
   )
 
 

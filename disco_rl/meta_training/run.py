@@ -1,8 +1,8 @@
 """Makes runs of meta-training from requests, and resumes them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import os
+import pathlib
 from typing import Any
 
 import jax
@@ -11,11 +11,11 @@ import optax
 
 from disco_rl import parallel
 from disco_rl import types
-from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
+from disco_rl.meta_training import groups
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import rule_evaluation
@@ -23,15 +23,12 @@ from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
-from disco_rl.runs import checkpoint
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
+from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
-from disco_rl.runs import progress
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
-
-COMMAND = 'meta-train'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,15 +69,16 @@ class Objects:
     )
 
 
-class Plan:
-  """A run whose settings are known, and whose agents can be made.
+class Plan(plan_lib.Plan):
+  """Meta-training whose settings are known, see `runs.plan.Plan`.
 
   Attributes:
-    request: what was asked for, see `resolve.META_TRAINING`.
     rule: the initial rule; None for random η.
-    layers: all settings that follow from it.
-    config: what `config.json` of the run will hold.
+    agent_settings: of the agents in the first environment.
   """
+
+  command = 'meta-train'
+  unit = 'meta-update'
 
   def __init__(
     self,
@@ -91,16 +89,19 @@ class Plan:
     """Resolves the settings; makes nothing yet.
 
     Args:
-      request: what was asked for; modules of `use` are imported.
+      request: see `resolve.META_TRAINING`; modules of `use` are imported.
       rule: the initial rule, instead of the name in the request.
-      objects: what cannot be asked for by name.
+      objects: what has no name.
     """
     self._objects = objects = objects or Objects()
+    self._evaluation: rule_evaluation.RuleEvaluation | None = None
     self.request = {**resolve.META_TRAINING, **request}
     factories.import_modules(self.request['use'])
+    if not self.request['env']:
+      raise ValueError('meta-training needs at least one environment')
     for name in self.request['env']:
       if name not in objects.env_fns and registry.is_on_host(name):
-        raise ValueError(trainer_lib.host_environment_message(name))
+        raise ValueError(groups.host_environment_message(name))
     if rule is None and self.request['init'] != resolve.RANDOM:
       rule = rule_lib.load_rule(self.request['init'])
     if rule is not None and rule.eta is None:
@@ -108,18 +109,22 @@ class Plan:
         f'{rule.name} is a hand-designed rule: it has no parameters to train'
       )
     self.rule = rule
-    self.layers: layers_lib.Layers = resolve.meta_training(
+    layers = resolve.meta_training(
       self.request,
       rule,
       agent=objects.agent_settings,
       critic=objects.critic,
       env_objects=objects.env_fns,
     )
+    self.settings = layers.settings
+    # In the order of the request; that of the settings is alphabetical.
+    first_env = self.request['env'][0]
+    self.agent_settings = resolve.meta_agent_settings(self.settings, first_env)
     self.config = run_lib.describe_config(
-      COMMAND,
+      self.command,
       self.request,
-      self.layers.settings,
-      self.layers.origins,
+      layers.settings,
+      layers.origins,
       rule=self.request['init'],
       rule_settings=dict(rule.settings) if rule else {},
       # Whether the command can make the same run from this file.
@@ -128,23 +133,23 @@ class Plan:
 
   def make_trainer(self) -> trainer_lib.Trainer:
     """Makes the agents; compiles nothing yet."""
-    settings, objects = self.layers.settings, self._objects
-    groups = [
-      trainer_lib.Group(
+    settings, objects = self.settings, self._objects
+    all_groups = [
+      groups.Group(
         objects.env_fns.get(name)
-        or registry.environment_fn(name, **env_settings),
+        or registry.environment_fn(name, **settings.env[name]),
         resolve.meta_agent_settings(settings, name),
         settings.num_agents,
         optimizer=objects.agent_optimizer,
         name=name,
       )
-      for name, env_settings in settings.env.items()
+      for name in self.request['env']
     ]
     devices = objects.devices
     if devices is None and settings.devices:
       devices = parallel.first_devices(settings.devices)
     return trainer_lib.Trainer(
-      groups,
+      all_groups,
       objects.config or resolve.meta_config(settings),
       placement=parallel.Placement(
         devices,
@@ -155,164 +160,88 @@ class Plan:
       meta_optimizer=objects.meta_optimizer,
     )
 
-  def start(
-    self,
-    out: str | os.PathLike[str] | None,
-    *,
-    overwrite: bool = False,
-    show_progress: bool = True,
-  ) -> run_lib.Run:
-    """Begins a new run.
-
-    Args:
-      out: the folder for its results; None to write nothing.
-      overwrite: whether a run already there is removed.
-      show_progress: whether to show a progress bar.
-
-    Returns:
-      The run.
-    """
-    trainer = self.make_trainer()
-    init_rng, eta_rng, _ = training.keys(self.layers.settings.seed)
-    state = trainer.init(init_rng, self.initial_eta(trainer, eta_rng))
-    folder, evaluation = None, None
-    if out is not None:
-      evaluation = self.make_evaluation()  # Before an old run is removed.
-      folder = run_folder.RunFolder.create(out, self.config, overwrite)
-    run = self._run(trainer, state, [], folder, evaluation, show_progress)
-    if folder is not None:
-      # A run can be resumed without any other file.
-      self._save_rule(folder, state)
-    return run
-
-  def resume(
-    self, folder: run_folder.RunFolder, *, show_progress: bool = True
-  ) -> run_lib.Run:
-    """Resumes a run from its last checkpoint.
-
-    Args:
-      folder: of the run, open for writing.
-      show_progress: whether to show a progress bar.
-
-    Returns:
-      The run.
-    """
-    settings = self.layers.settings
-    run_lib.check_same_settings(
-      folder.config['settings'], self.config['settings']
-    )
-    trainer = self.make_trainer()
-    init_rng, eta_rng, _ = training.keys(settings.seed)
-    make = lambda eta: trainer.init(init_rng, eta)
-    if folder.state_path.exists():
-      like = jax.eval_shape(lambda: make(trainer.init_params(eta_rng)))
-      state = trainer.from_checkpoint(checkpoint.load(folder.state_path, like))
-    else:
-      state = make(self.initial_eta(trainer, eta_rng))
-    done = int(state.step)
-    if done > settings.steps:
-      raise ValueError(
-        f'{folder.path} is at meta-update {done} already, after '
-        f'{settings.steps}'
+  def make_trainable(self) -> training.Training:
+    """Makes the agents and the training; compiles nothing yet."""
+    trainer, settings = self.make_trainer(), self.settings
+    eta = None
+    if self.rule is not None:
+      eta = self.rule.eta
+      file_format.check_like(
+        eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
       )
-    folder.write_config(self.config)
-    rows = folder.cut_metrics(done)
+    return training.Training(
+      trainer, settings.seed, settings.max_nonfinite_updates, eta
+    )
+
+  def check_buildable(self) -> None:
+    """Builds everything once, so that mistakes are found."""
+    super().check_buildable()
+    self.check()
+    if self._evaluation is not None:
+      self._evaluation.close()
+
+  def make_hooks(
+    self,
+    trainable: training.Training,
+    rows: list[metrics.Row],
+    folder: run_folder.RunFolder,
+    before_print: Callable[[], None],
+  ) -> list[Any]:
+    """Makes hooks that evaluate and save the rule, and draw pictures."""
+    all_hooks: list[Any] = []
+    if self._evaluation is not None:
+      all_hooks.append(
+        rule_evaluation.Hook(
+          self._evaluation,
+          self.settings,
+          folder.path,
+          self._save_rule,
+          before_print,
+        )
+      )
+    every = self.settings.checkpoint_every
+    return all_hooks + [
+      hooks.Checkpoint(trainable, folder.state_path, every),
+      hooks.Periodic(every, lambda _, state: self.started(folder, state)),
+      hooks.Periodic(every, lambda *_: _draw(rows, folder)),
+    ]
+
+  def describe_rows(
+    self, rows: list[metrics.Row]
+  ) -> tuple[str, dict[str, float]]:
+    """Says what a progress bar shows, see `training.describe_rows`."""
+    return training.describe_rows(rows)
+
+  def check(self, trainable: Any = None, state: Any = None) -> None:
+    """Makes the agents of evaluations on the way, if there are to be any."""
+    del trainable, state
+    if self.settings.eval.every and self._evaluation is None:
+      self._evaluation = rule_evaluation.RuleEvaluation(self.settings)
+
+  def started(self, folder: run_folder.RunFolder, state: Any) -> None:
+    """Saves the rule, so that the run can be resumed without other files."""
+    self._save_rule(folder.rule_path, state.eta, step=int(state.step))
+
+  def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
+    """Drops evaluations that were made after the checkpoint."""
     for env in rule_evaluation.environments(self.config):
       path = rule_evaluation.evaluations_path(folder.path, env)
       folder.cut_table(path, done)
-    return self._run(
-      trainer, state, rows, folder, self.make_evaluation(), show_progress
-    )
-
-  def make_evaluation(self) -> rule_evaluation.RuleEvaluation | None:
-    """Makes the agents of evaluations on the way, if there are to be any."""
-    if not self.layers.settings.eval.every:
-      return None
-    return rule_evaluation.RuleEvaluation(self.layers.settings)
-
-  def initial_eta(
-    self, trainer: trainer_lib.Trainer, rng: Any
-  ) -> types.MetaParams:
-    """Returns η of the initial rule, or draws it at random."""
-    if self.rule is None:
-      return trainer.init_params(rng)
-    file_format.check_like(
-      self.rule.eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
-    )
-    return self.rule.eta
-
-  def agent_settings(self) -> config_dict.ConfigDict:
-    """Returns the settings of the agents in the first environment."""
-    settings = self.layers.settings
-    return resolve.meta_agent_settings(settings, next(iter(settings.env)))
-
-  def _run(
-    self,
-    trainer: trainer_lib.Trainer,
-    state: trainer_lib.TrainState,
-    rows: list[metrics.Row],
-    folder: run_folder.RunFolder | None,
-    evaluation: rule_evaluation.RuleEvaluation | None,
-    show_progress: bool,
-  ) -> run_lib.Run:
-    settings = self.layers.settings
-    trainable = training.Training(
-      trainer, settings.seed, settings.max_nonfinite_updates
-    )
-    bar = progress.Progress(
-      settings.steps, int(state.step), enabled=show_progress
-    )
-    all_hooks: list[Any] = []
-    if folder is not None:
-      if evaluation is not None:
-        all_hooks.append(
-          rule_evaluation.Hook(
-            evaluation,
-            settings,
-            folder.path,
-            lambda path, eta, **facts: self._save_rule(
-              folder, eta=eta, path=path, **facts
-            ),
-            before_print=bar.close,
-          )
-        )
-      every = settings.checkpoint_every
-      all_hooks += [
-        hooks.Checkpoint(trainable, folder.state_path, every),
-        hooks.Periodic(every, lambda _, state: self._save_rule(folder, state)),
-        hooks.Periodic(every, lambda *_: _draw(rows, folder)),
-      ]
-    return run_lib.Run(
-      trainable=trainable,
-      state=state,
-      total=settings.steps,
-      settings=settings,
-      rows=rows,
-      folder=folder,
-      bar=bar,
-      describe=training.describe_rows,
-      hooks=all_hooks,
-    )
+    self.check()
 
   def _save_rule(
-    self,
-    folder: run_folder.RunFolder,
-    state: trainer_lib.TrainState | None = None,
-    **facts: Any,
+    self, path: pathlib.Path, eta: types.MetaParams, **facts: Any
   ) -> None:
     """Saves η with the settings of its agents and how it was trained."""
-    path = facts.pop('path', folder.rule_path)
-    eta = facts.pop('eta', None)
-    if state is not None:
-      eta, facts = state.eta, dict(step=int(state.step))
     metadata = dict(
       **facts,
-      seed=self.layers.settings.seed,
+      seed=self.settings.seed,
       version=self.config['version'],
       request=self.config['request'],
     )
-    settings = self.agent_settings()
-    rule_lib.save_rule(path, eta, settings=settings, metadata=metadata)
+    rule_lib.save_rule(
+      path, eta, settings=self.agent_settings, metadata=metadata
+    )
 
 
 def plan_of_folder(
@@ -331,23 +260,15 @@ def plan_of_folder(
   Returns:
     The plan.
   """
-  config = folder.config
-  if not config['is_by_name'] and objects is None:
-    raise run_folder.RunFolderError(
-      f'{folder.path} was made in Python, from objects that have no name: call '
-      'disco_rl.meta_train(..., out=..., resume=True) with them'
-    )
-  request = dict(config['request'])
-  if steps is not None:
-    request['steps'] = steps
+  request = plan_lib.request_of_folder(folder, steps, objects is not None)
   rule = None
   if request['init'] != resolve.RANDOM:
     # It was saved when the run began, and has been trained since.
     factories.import_modules(request['use'])
     rule = dataclasses.replace(
       rule_lib.load_rule(folder.rule_path),
-      name=config['rule'],
-      settings=config['rule_settings'],
+      name=folder.config['rule'],
+      settings=folder.config['rule_settings'],
     )
   return Plan(request, rule, objects)
 

@@ -12,7 +12,6 @@ program, whatever their number, and all groups train the same η.
 """
 
 from collections.abc import Sequence
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -20,49 +19,28 @@ import chex
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
-from ml_collections import config_dict
 import numpy as np
 import optax
 
-from disco_rl import agent as agent_lib
 from disco_rl import compat
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
-from disco_rl.environments import registry
-from disco_rl.learning import actors
 from disco_rl.learning import replay
+from disco_rl.meta_training import groups as groups_lib
+from disco_rl.meta_training import lifetimes
 from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import meta_optimizer as meta_optimizer_lib
 from disco_rl.rule_zoo import file_format
 
-_FOREVER = np.iinfo(np.int32).max
-# Folded into keys for draws of their own. Large, since small numbers give the
-# keys that splitting gives too.
-_RESET, _SHARE, _LIFETIME = 2**31 + 1, 2**31 + 2, 2**31 + 3
+# Folded into a key for the keys of agents that are reset. Large, since small
+# numbers give the keys that splitting gives too.
+_RESET = 2**31 + 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
-  """Agents that differ only by their seeds.
-
-  Attributes:
-    env_fn: makes their environment; it must be one in JAX.
-    agent_settings: see `agent.get_settings_disco`; with a group `value_fn`, the
-      settings of their critics.
-    num_agents: how many.
-    optimizer: of the agents' parameters; it replaces the one that
-      `agent_settings` describe, and the meta-gradient passes through it, see
-      `Agent`.
-    name: of the environment, in the names of what is logged; by default
-      `group_0`, `group_1`, ...
-  """
-
-  env_fn: registry.EnvironmentFn
-  agent_settings: config_dict.ConfigDict
-  num_agents: int = 2
-  optimizer: optax.GradientTransformation | None = None
-  name: str | None = None
+# Used together with `Trainer`.
+Group = groups_lib.Group
 
 
 class GroupState(NamedTuple):
@@ -131,24 +109,21 @@ class Trainer:
         every agent has one of its own.
     """
     self.config = config
-    self._regularizer = regularizer
     self._groups = tuple(groups)
     self._placement = placement or parallel.Placement()
-    if not groups:
-      raise ValueError('meta-training needs at least one group of agents')
-    self.group_names = [
-      f'group_{i}' if group.name is None else group.name
-      for i, group in enumerate(groups)
-    ]
-    self._check_sizes()
+    self.group_names = groups_lib.check(groups, self._placement)
     self.num_agents = sum(group.num_agents for group in groups)
     shard_config = config.per_shard(self._placement.num_batch_shards)
-    built = [self._build(group, shard_config) for group in groups]
+    built = [
+      groups_lib.build(
+        group, shard_config, self._placement.batch_axis, regularizer
+      )
+      for group in groups
+    ]
     self._meta_agents = [an_agent for an_agent, _ in built]
     self._rules = [rule for _, rule in built]
-    self.eta_spec = _eta_spec(self._rules)
-    self._meta_optimizer = meta_optimizer
-    self._optimizer = _make_optimizer(config, meta_optimizer)
+    self.eta_spec = groups_lib.eta_spec(self._rules)
+    self._optimizer = meta_optimizer_lib.MetaOptimizer(config, meta_optimizer)
     specs = self._state_specs = self._make_state_specs()
     whole, by_lane = parallel.REPLICATED, parallel.BY_LANE
     self._init = self._placement.compile(
@@ -204,7 +179,7 @@ class Trainer:
     # Known since the log of the last meta-update: there is nothing to wait for.
     num_resets = int(state.num_over)
     if num_resets:
-      state = self._reset(state, _fold(rng, _RESET))
+      state = self._reset(state, jax.random.fold_in(rng, _RESET))
     state, log, group_logs = self._update(state, rng)
     log, group_logs = self._placement.fetch((log, group_logs))
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
@@ -234,19 +209,15 @@ class Trainer:
     ):
       # The target network starts as the network itself.
       agents = parallel.copy(self._placement.map_lanes(an_agent.init, keys))
-      lifetimes = jax.vmap(self._sample_lifetime)(keys)
-      # The first life is cut short at random, so that not all end together.
-      shares = jax.vmap(lambda key: jax.random.uniform(_fold(key, _SHARE)))(
-        keys
-      )
-      first = jnp.maximum((shares * lifetimes).astype(jnp.int32), 1)
       opt_states = None
       if config.adam_per_agent:
-        opt_states = jax.vmap(lambda _: self._init_optimizer(eta))(keys)
+        opt_states = jax.vmap(lambda _: self._optimizer.init(eta))(keys)
       groups.append(
         GroupState(
           agents=agents,
-          updates_left=first if config.lifetimes else lifetimes,
+          updates_left=jax.vmap(
+            lambda key: lifetimes.sample_first(key, config.lifetimes)
+          )(keys),
           opt_states=opt_states,
         )
       )
@@ -255,7 +226,7 @@ class Trainer:
       num_skipped=jnp.zeros([], jnp.int32),
       num_over=jnp.zeros([], jnp.int32),
       eta=parallel.copy(eta),
-      opt_state=(None if config.adam_per_agent else self._init_optimizer(eta)),
+      opt_state=None if config.adam_per_agent else self._optimizer.init(eta),
       groups=tuple(groups),
     )
 
@@ -289,7 +260,9 @@ class Trainer:
     if self.config.adam_per_agent:
       updates, opt_state = averages['updates'], None
     else:
-      updates, opt_state = self._optimize(grads, state.opt_state, state.eta)
+      updates, opt_state = self._optimizer.update(
+        grads, state.opt_state, state.eta
+      )
     any_finite = num_finite > 0
     keep = lambda new, old: jnp.where(any_finite, new, old)
     _, unravel = jax.flatten_util.ravel_pytree(state.eta)
@@ -342,7 +315,7 @@ class Trainer:
     )
     opt_state = group.opt_states
     if self.config.adam_per_agent:
-      updates, opt_state = self._optimize(
+      updates, opt_state = self._optimizer.update(
         contribution['grads'], group.opt_states, eta
       )
       contribution['updates'] = only_finite(updates)
@@ -359,21 +332,6 @@ class Trainer:
     contribution['num_over'] = (left <= 0).astype(jnp.float32)
     return GroupState(result.state, left, opt_state), contribution, result.log
 
-  def _init_optimizer(self, eta: types.MetaParams) -> Any:
-    if self._meta_optimizer is None:
-      eta, _ = jax.flatten_util.ravel_pytree(eta)
-    return self._optimizer.init(eta)
-
-  def _optimize(
-    self, grads: jax.Array, opt_state: Any, eta: types.MetaParams
-  ) -> tuple[jax.Array, Any]:
-    """The update of η from its gradient, both as one vector."""
-    if self._meta_optimizer is None:
-      return self._optimizer.update(grads, opt_state)
-    _, unravel = jax.flatten_util.ravel_pytree(eta)
-    updates, opt_state = self._optimizer.update(unravel(grads), opt_state, eta)
-    return jax.flatten_util.ravel_pytree(updates)[0], opt_state
-
   def _reset_agents(self, state: TrainState, rng: chex.PRNGKey) -> TrainState:
     """Resets agents whose lifetime ended; their optimisers of η stay."""
     groups = []
@@ -387,24 +345,17 @@ class Trainer:
         return jnp.where(is_over.reshape(shape), new, old)
 
       fresh = self._placement.map_lanes(an_agent.init, keys)
-      lifetimes = jax.vmap(self._sample_lifetime)(keys)
+      new_lifetimes = jax.vmap(
+        lambda key: lifetimes.sample(key, self.config.lifetimes)
+      )(keys)
       groups.append(
         group._replace(
           agents=jax.tree.map(choose, fresh, group.agents),
-          updates_left=choose(lifetimes, group.updates_left),
+          updates_left=choose(new_lifetimes, group.updates_left),
         )
       )
     return state._replace(
       groups=tuple(groups), num_over=jnp.zeros([], jnp.int32)
-    )
-
-  def _sample_lifetime(self, rng: chex.PRNGKey) -> jax.Array:
-    if not self.config.lifetimes:
-      return jnp.asarray(_FOREVER, jnp.int32)
-    lifetimes = jnp.asarray(self.config.lifetimes, jnp.int32)
-    weights = 1.0 / lifetimes
-    return jax.random.choice(
-      _fold(rng, _LIFETIME), lifetimes, p=weights / jnp.sum(weights)
     )
 
   def _split_keys(self, rng: chex.PRNGKey) -> list[chex.PRNGKey]:
@@ -412,41 +363,6 @@ class Trainer:
     keys = jax.random.split(rng, self.num_agents)
     ends = np.cumsum([group.num_agents for group in self._groups])
     return [self._placement.own_lanes(x) for x in jnp.split(keys, ends[:-1])]
-
-  def _check_sizes(self) -> None:
-    if len(set(self.group_names)) < len(self._groups):
-      raise ValueError(
-        f'groups must have different names, got {self.group_names}'
-      )
-    num_shards = self._placement.num_lane_shards
-    for group in self._groups:
-      if group.num_agents < 1:
-        raise ValueError(f'num_agents must be >= 1, got {group.num_agents}')
-      if group.num_agents % num_shards:
-        raise ValueError(
-          f'{group.num_agents} agents of a group cannot be sharded over '
-          f'{num_shards} rows of devices'
-        )
-
-  def _build(
-    self, group: Group, config: config_lib.Config
-  ) -> tuple[meta_gradient.MetaAgent, Any]:
-    """Builds an agent of a group, and its rule."""
-    env_fn = registry.as_environment_fn(group.env_fn)
-    env = env_fn(config.batching.num_envs, 0)
-    axis_name = self._placement.batch_axis
-    agent = agent_lib.Agent.for_environment(
-      env, group.agent_settings, axis_name, group.optimizer
-    )
-    actor = actors.make(agent, env)
-    if not actor.is_pure:
-      actor.close()
-      name = group.name or type(env).__name__
-      raise ValueError(host_environment_message(name))
-    built = meta_gradient.MetaAgent(
-      agent, actor, config, axis_name, self._regularizer
-    )
-    return built, agent.update_rule
 
   def _make_state_specs(self) -> TrainState:
     whole: Any = parallel.REPLICATED
@@ -473,67 +389,6 @@ class Trainer:
     )
 
 
-def host_environment_message(name: str) -> str:
-  """Why η cannot be trained in an environment on the host, and what can be.
-
-  Args:
-    name: of the environment.
-
-  Returns:
-    A sentence or two.
-  """
-  return (
-    f'meta-training cannot use {name}, which runs on the host, outside of JAX: '
-    'all agents act and learn inside one compiled program, so it needs '
-    'environments written in JAX, such as catch, gymnax:<id> or your own. Use '
-    'one of those; or `disco-rl eval` trains agents there with a rule that '
-    'stays as it is'
-  )
-
-
-def _eta_spec(rules: Sequence[Any]) -> types.MetaParams:
-  """The shapes of η, on which all groups must agree."""
-  specs = [
-    jax.eval_shape(lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0])
-    for rule in rules
-  ]
-  if not jax.tree.leaves(specs[0]):
-    raise ValueError(
-      'the rule of the agents has no parameters that could be trained'
-    )
-  for i, spec in enumerate(specs):
-    file_format.check_like(spec, specs[0], f'the parameters of group {i}')
-  return specs[0]
-
-
-def _make_optimizer(
-  config: config_lib.Config,
-  meta_optimizer: optax.GradientTransformation | None,
-) -> optax.GradientTransformation:
-  """The optimiser of η: the user's, or that of the config."""
-  if meta_optimizer is not None:
-    default = config_lib.Config()
-    for name in ('learning_rate', 'max_grad_norm', 'max_abs_update'):
-      if getattr(config, name) != getattr(default, name):
-        raise ValueError(
-          f'{name} ({getattr(config, name)}) is that of the Adam which a '
-          'meta_optimizer replaces: give one or the other'
-        )
-    return meta_optimizer
-  parts = []
-  if config.max_grad_norm is not None:
-    parts.append(optax.clip_by_global_norm(config.max_grad_norm))
-  parts.append(optax.scale_by_adam())
-  if config.max_abs_update is not None:
-    parts.append(optax.clip(config.max_abs_update))
-  parts.append(optax.scale(-config.learning_rate))
-  return optax.chain(*parts)
-
-
 def _all_finite(tree: Any) -> jax.Array:
   leaves = [jnp.ravel(x) for x in jax.tree.leaves(tree)]
   return jnp.all(jnp.isfinite(jnp.concatenate(leaves)))
-
-
-def _fold(rng: chex.PRNGKey, number: int) -> chex.PRNGKey:
-  return jax.random.fold_in(rng, number)

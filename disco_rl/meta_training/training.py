@@ -5,6 +5,7 @@ from typing import Any
 import chex
 import jax
 
+from disco_rl import types
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -32,6 +33,7 @@ class Training:
     trainer: trainer_lib.Trainer,
     seed: int = 0,
     max_nonfinite_updates: int = 10,
+    eta: types.MetaParams | None = None,
   ):
     """Bundles a trainer and the seed of a run.
 
@@ -40,11 +42,23 @@ class Training:
       seed: of all that is random, see `keys`.
       max_nonfinite_updates: after how many meta-updates in a row without any
         finite meta-gradient training stops.
+      eta: where η begins; None to draw it at random.
     """
     self._trainer = trainer
     self._seed = seed
     self._max_nonfinite_updates = max_nonfinite_updates
-    *_, self._step_rng = keys(seed)
+    self._eta = eta
+    self._init_rng, self._eta_rng, self._step_rng = keys(seed)
+
+  def init(self) -> trainer_lib.TrainState:
+    """Makes fresh agents and the initial η."""
+    return self._trainer.init(self._init_rng, self.initial_eta())
+
+  def initial_eta(self) -> types.MetaParams:
+    """Returns where η begins, also that of a run that is resumed."""
+    if self._eta is None:
+      return self._trainer.init_params(self._eta_rng)
+    return self._eta
 
   def done(self, state: trainer_lib.TrainState) -> int:
     """Returns how many meta-updates are done."""
@@ -87,6 +101,10 @@ class Training:
   def to_checkpoint(self, state: trainer_lib.TrainState) -> Any:
     """Returns the state in a form that can be saved: as it is."""
     return state
+
+  def checkpoint_like(self) -> Any:
+    """Returns a tree like that of `to_checkpoint`, of specs."""
+    return jax.eval_shape(self.init)
 
   def from_checkpoint(self, saved: Any) -> trainer_lib.TrainState:
     """Returns the state to resume from."""

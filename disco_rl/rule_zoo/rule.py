@@ -2,7 +2,7 @@
 
 rule = disco_rl.load_rule('disco_103')
 result = disco_rl.evaluate('catch', rule)
-disco_rl.save_rule('mine.npz', eta, settings=agent_settings)
+disco_rl.save_rule('mine.npz', rule)
 """
 
 from collections.abc import Mapping
@@ -127,7 +127,7 @@ def load_rule(rule: str | os.PathLike[str]) -> Rule:
 
 def save_rule(
   path: str | os.PathLike[str],
-  eta: types.MetaParams,
+  rule: Rule | types.MetaParams,
   *,
   settings: Mapping[str, Any] | None = None,
   metadata: Mapping[str, Any] | None = None,
@@ -136,12 +136,21 @@ def save_rule(
 
   Args:
     path: where to; must end in `.npz`. A file already there is replaced.
-    eta: the parameters, `{module: {name: array}}`.
-    settings: the agent settings the rule was trained with. Of them
+    rule: a rule, from `load_rule` or `meta_train`, with its settings; or only
+      its parameters η, `{module: {name: array}}`.
+    settings: with η, the agent settings the rule was trained with. Of them
       `update_rule_name`, `update_rule` (the inputs of the meta-network
       included) and `hyper_params` are kept. None for the published ones.
     metadata: what else to keep, of JSON types.
   """
+  eta = rule
+  if isinstance(rule, Rule):
+    if settings is not None:
+      raise ValueError('a rule has settings of its own: leave out settings')
+    if rule.eta is None:
+      raise ValueError(f'{rule.name} has no parameters that could be saved')
+    eta = rule.eta
+    settings = {**rule.settings, 'update_rule_name': rule.kind}
   kept = rule_settings(settings or {})
   if settings is not None and 'update_rule_name' in settings:
     kept['update_rule_name'] = settings['update_rule_name']

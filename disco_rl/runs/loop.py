@@ -23,6 +23,9 @@ from disco_rl.runs import metrics
 class Trainable(Protocol):
   """Something that is trained piece by piece."""
 
+  def init(self) -> Any:
+    """Makes the state before the first step."""
+
   def done(self, state: Any) -> int:
     """Returns how many steps are done."""
 
@@ -42,6 +45,9 @@ class Trainable(Protocol):
 
   def to_checkpoint(self, state: Any) -> Any:
     """Returns a tree that `checkpoint.save` can save."""
+
+  def checkpoint_like(self) -> Any:
+    """Returns a tree like that of `to_checkpoint`, for `checkpoint.load`."""
 
   def from_checkpoint(self, saved: Any) -> Any:
     """Returns the state that `to_checkpoint` was given."""

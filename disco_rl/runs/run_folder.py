@@ -111,6 +111,18 @@ class RunFolder:
     files.remove_parts(path)  # Of a process that was killed while writing.
     return folder
 
+  @classmethod
+  def view(cls, path: str | os.PathLike[str]) -> 'RunFolder':
+    """Opens the folder of a run for reading only.
+
+    Args:
+      path: of its folder. Another process may write to it.
+
+    Returns:
+      The folder, in which nothing must be written.
+    """
+    return cls(pathlib.Path(path), read_config(path), None)
+
   def __enter__(self) -> 'RunFolder':
     return self
 
@@ -119,7 +131,8 @@ class RunFolder:
 
   def close(self) -> None:
     """Lets other processes write to the folder."""
-    self._lock.close()
+    if self._lock is not None:
+      self._lock.close()
 
   @property
   def metrics_path(self) -> pathlib.Path:

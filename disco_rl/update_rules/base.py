@@ -324,7 +324,7 @@ def inputs_from_rollout(
     observations=rollout.observations,
     actions=rollout.actions,
     rewards=rollout.rewards[1:],
-    is_terminal=rollout.discounts[1:] == 0,
+    is_terminal=rollout.is_last[1:],
     agent_out=agent_out,
     behaviour_agent_out=rollout.agent_outs,
     value_out=value_out,
@@ -376,7 +376,7 @@ def with_first_reset(
     observations: Any,
     should_reset: types.Array,
   ) -> tuple[types.AgentOuts, types.HaikuState]:
-    first = jnp.logical_or(should_reset[0], rollout.discounts[0] == 0)
+    first = jnp.logical_or(should_reset[0], rollout.is_last[0])
     return unroll_fn(
       params, state, observations, jnp.asarray(should_reset).at[0].set(first)
     )

@@ -160,7 +160,7 @@ class ValueFunction:
       params,
       value_state.state,
       rollout.observations,
-      jnp.asarray(rollout.discounts) == 0,
+      rollout.is_last,
     )
     value_outs, adv_ema_state, td_ema_state = value_utils.get_value_outs(
       value_net_out=outs['value'],

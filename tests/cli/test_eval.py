@@ -1,4 +1,4 @@
-"""The command line: what it writes, how it resumes, what it refuses."""
+"""`disco-rl eval`: what it writes, how it resumes, what it refuses."""
 
 import json
 import signal
@@ -7,23 +7,25 @@ import jax
 import numpy as np
 import pytest
 
-from disco_rl.cli import errors
+import disco_rl
 from disco_rl.cli import main
-from disco_rl.config import overrides
+from disco_rl.config import batching as batching_lib
+from disco_rl.config import resolve
 from disco_rl.environments import registry
-from disco_rl.evaluation import evaluate as evaluation
 from disco_rl.rule_zoo import file_format
+from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.rule_zoo import store
 from disco_rl.runs import files
-from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import metrics
 from disco_rl.runs import plain_settings
 from tests.support import runs
 from tests.support import small
 
 TINY = [
   *('--set=agent.net_settings.net_args.dense=(9, 8)', '--set=env.rows=5'),
-  *('--set=env.columns=4', '--set=experiment.batch_size=8'),
-  *('--set=experiment.rollout_length=6', '--set=experiment.replay_ratio=4'),
-  *('--set=experiment.replay_capacity=16', '--set=chunk_size=4'),
+  *('--set=env.columns=4', '--set=batching.batch_size=8'),
+  *('--set=batching.rollout_length=6', '--set=batching.num_envs=2'),
+  *('--set=batching.replay_capacity=16', '--set=chunk_size=4'),
   *('--set=checkpoint_every=4', '--devices=1'),
 ]
 
@@ -51,12 +53,12 @@ def test_a_run_leaves_all_its_files(whole_run, capsys):
     'state.npz',
   }
   config = json.loads((whole_run / 'config.json').read_text())
-  assert config['rule'] == 'actor_critic' and config['asked']['steps'] == 24
+  assert config['rule'] == 'actor_critic' and config['request']['steps'] == 24
   assert config['settings']['agent']['net_settings']['net_args']['dense'] == [
     9,
     8,
   ]
-  rows = metrics_table.read_csv(whole_run / 'metrics.csv')
+  rows = metrics.read_csv(whole_run / 'metrics.csv')
   assert [(row['iteration'], row['seed']) for row in rows[-3:]] == [
     (20, 1),
     (24, 0),
@@ -68,33 +70,32 @@ def test_a_run_leaves_all_its_files(whole_run, capsys):
 
 def test_the_command_is_the_library_function(whole_run):
   config = json.loads((whole_run / 'config.json').read_text())
-  settings = evaluation.default_agent_settings('actor_critic')
+  settings = resolve.agent_settings(rule_lib.load_rule('actor_critic'))
   settings.net_settings.net_args.dense = (9, 8)
-  result = evaluation.evaluate(
+  result = disco_rl.evaluate(
     'catch',
     agent_settings=settings,
     seeds=(0, 1),
     num_iterations=24,
-    config=small.experiment.Config(**config['settings']['experiment']),
+    batching=batching_lib.Batching(**config['settings']['batching']),
     env_settings=dict(rows=5, columns=4),
     devices=jax.devices()[:1],
     chunk_size=4,
   )
-  assert (
-    metrics_table.to_csv(result.rows) == (whole_run / 'metrics.csv').read_text()
-  )
+  assert metrics.to_csv(result.rows) == (whole_run / 'metrics.csv').read_text()
 
 
-def test_more_steps_later_are_the_same_run(whole_run, tmp_path):
+def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
   out = tmp_path / 'x'
   assert _eval('--steps=10', '--num-seeds=2', f'--out={out}') == 0
   # A row written after the checkpoint, and half of another.
   with (out / 'metrics.csv').open('a') as file:
     file.write((out / 'metrics.csv').read_text().splitlines()[-1] + '\n12,')
   assert main.main(['eval', '--resume', str(out), '--steps=24', '--quiet']) == 0
-  rows = metrics_table.read_csv(out / 'metrics.csv')
+  assert 'Resuming from iteration 10: ' in capsys.readouterr().out
+  rows = metrics.read_csv(out / 'metrics.csv')
   # Chunks end at 10 and 12 here: everything but that row is the same.
-  whole = metrics_table.read_csv(whole_run / 'metrics.csv')
+  whole = metrics.read_csv(whole_run / 'metrics.csv')
   assert rows[-6:] == whole[-6:]
   np.testing.assert_equal(
     files.read_npz(out / 'params_1.npz'),
@@ -112,21 +113,23 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
   process.kill()
   process.communicate()
   assert not (killed / 'params_0.npz').exists()
-  metrics_table.read_csv(killed / 'metrics.csv')
+  metrics.read_csv(killed / 'metrics.csv')
 
   process = runs.start('eval', '--resume', str(killed))
   runs.wait_for_rows(killed, 100, process)
   process.send_signal(signal.SIGINT)
   out, error = process.communicate()
   assert process.returncode == 130, error
-  assert 'Stopping after the work in hand' in error and '--resume' in out
+  assert 'Stopping after the work in hand' in error and (
+    f'Saved. Resume with: disco-rl eval --resume {killed}' in out
+  )
 
   assert main.main(['eval', '--resume', str(killed), '--quiet']) == 0
   runs.check_same_files(killed, whole)
 
 
 @pytest.mark.slow
-def test_a_seed_among_others_is_that_seed_alone_to_the_bit(
+def test_a_seed_among_others_is_that_seed_alone_bit_exact(
   tmp_path, monkeypatch
 ):
   """With a discovered rule that holds in programs optimised as for a user."""
@@ -142,8 +145,8 @@ def test_a_seed_among_others_is_that_seed_alone_to_the_bit(
   np.testing.assert_equal(*params)
 
 
-def test_a_dead_worker_ends_the_run_which_can_go_on(tmp_path, capsys):
-  env = '--env=gym:tests.scripted:ScriptedGym'
+def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
+  env = '--env=gym:tests.support.scripted:ScriptedGym'
   trouble = '--set=env.kwargs={"die_at": 70}'
   sizes = [size for size in TINY if 'env.' not in size]
   out = f'--out={tmp_path / "x"}'
@@ -152,7 +155,7 @@ def test_a_dead_worker_ends_the_run_which_can_go_on(tmp_path, capsys):
   assert main.main(['eval', *arguments]) == 1
   error = capsys.readouterr().err
   assert 'exit code 3' in error and '--resume' in error
-  rows = metrics_table.read_csv(tmp_path / 'x' / 'metrics.csv')
+  rows = metrics.read_csv(tmp_path / 'x' / 'metrics.csv')
   assert 0 < len(rows) and rows[-1]['iteration'] < 40
   # New workers, whose clocks begin at 0.
   resume = ['eval', '--resume', str(tmp_path / 'x'), '--quiet', '--steps=14']
@@ -161,9 +164,7 @@ def test_a_dead_worker_ends_the_run_which_can_go_on(tmp_path, capsys):
 
 def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   monkeypatch.setattr(
-    evaluation,
-    'default_agent_settings',
-    lambda name, **_: small.settings(name),
+    resolve, 'agent_settings', lambda rule, *_: small.settings(rule.kind)
   )
   rule = small.make_agent('disco').update_rule
   eta, _ = rule.init_params(jax.random.PRNGKey(1))
@@ -202,13 +203,13 @@ def test_the_default_rule_is_the_shipped_one(
   def no_network(info, folder):
     raise AssertionError(f'{info.name} is downloaded to {folder}')
 
-  monkeypatch.setattr(rule_store, 'download', no_network)
+  monkeypatch.setattr(store, 'download', no_network)
   assert main.main(['eval', '--dry-run']) == 0
   config = json.loads(capsys.readouterr().out)
   assert config['rule'] == 'catch_small' and config['update_rule'] == 'disco'
 
 
-def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
+def test_a_learner_that_diverges_is_stopped_with_its_last_finite_state(
   tmp_path, capsys
 ):
   out = tmp_path / 'x'
@@ -216,9 +217,10 @@ def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
   assert _eval('--steps=40', f'--out={out}', *huge) == 1
   message = capsys.readouterr().err
   assert 'iteration 4, seed 0: ' in message and 'is not finite' in message
+  assert f'The last finite state is in {out}' in message
   state = files.read_npz(out / 'state.npz')
   assert all(np.isfinite(x).all() for x in state.values())
-  assert len(metrics_table.read_csv(out / 'metrics.csv')) == 1
+  assert len(metrics.read_csv(out / 'metrics.csv')) == 1
 
 
 @pytest.mark.parametrize(
@@ -228,15 +230,30 @@ def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
     (['--rule=none.npz'], 'none.npz'),
     (['--rule=actor_critic', '--env=cath'], r'did you mean catch\?'),
     (['--rule=actor_critic', '--set=agent.lr=1'], "setting 'lr' of agent"),
-    (['--rule=actor_critic', '--set=env.rows=x'], 'env.rows is a whole number'),
+    (
+      ['--rule=actor_critic', '--set=env.rows=x'],
+      'env.rows must be a whole number',
+    ),
     (['--rule=actor_critic', '--set=env.rows=1'], 'at least 2 rows'),
     (['--rule=actor_critic', '--set=agent=1'], 'agent is a group of settings'),
-    (['--rule=actor_critic', '--steps=0'], 'steps must be at least 1'),
-    (['--rule=actor_critic', '--devices=99'], '99 devices asked for'),
-    (['--rule=actor_critic', '--devices=8'], 'cannot be spread over 8 devices'),
-    (['--rule=actor_critic', '--seed=-1'], 'seeds must be between 0'),
     (
-      ['--rule=actor_critic', '--set=experiment.replay_capacity=8'],
+      ['--rule=actor_critic', '--steps=0'],
+      'steps must be a whole number of at least 1, got 0',
+    ),
+    (
+      ['--rule=actor_critic', '--devices=99'],
+      'devices must be between 1 and 8, got 99',
+    ),
+    (
+      ['--rule=actor_critic', '--devices=8'],
+      'cannot be sharded over 8 devices',
+    ),
+    (
+      ['--rule=actor_critic', '--seed=-1'],
+      'seed must be a whole number between 0 and',
+    ),
+    (
+      ['--rule=actor_critic', '--set=batching.replay_capacity=8'],
       'min_replay_size',
     ),
     (['--rule=actor_critic', '--env=gym:Pendulum-v1'], 'only discrete actions'),
@@ -246,8 +263,8 @@ def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
       'only discrete actions',
     ),
     (
-      ['--rule=actor_critic', '--set=experiment.replay_fraction=half'],
-      'replay_fraction is a number, true, false or none',
+      ['--rule=actor_critic', '--set=batching.min_replay_size=half'],
+      'batching.min_replay_size must be a whole number of at least 1, or none',
     ),
     (
       ['--rule=actor_critic', '--env=gym:CartPole-v1']
@@ -261,7 +278,7 @@ def test_a_learner_that_diverges_is_stopped_with_its_last_good_state(
     (['--rule=actor_critic', '--use=no.such'], 'cannot import no.such'),
     (
       ['--rule=actor_critic', '--env=gym:CartPole-v1', '--set=env.kwargs=3'],
-      'env.kwargs is a group of settings like',
+      'env.kwargs must be a group of settings like',
     ),
     (['--resume=nowhere'], 'nowhere holds no run'),
     (['--resume=nowhere', '--seed=3'], '--seed cannot be changed'),
@@ -282,7 +299,7 @@ def test_mistakes_are_told_before_anything_is_written(
 SMALL_SIZES = [
   argument
   for argument in TINY
-  if 'env.' not in argument and 'replay_ratio' not in argument
+  if 'env.' not in argument and 'num_envs' not in argument
 ]
 
 MODULE = """
@@ -304,14 +321,14 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
       '--env=gym:CartPole-v1',
       "--set=env.kwargs={'max_episode_steps': 9}",
       '--core=lstm',
-      '--set=experiment.overlap_acting=true',
-      '--set=experiment.replay_ratio=4',
+      '--set=overlap_acting=true',
+      '--set=batching.num_envs=2',
     ],
     'narrow-actor_critic': [
       '--env=narrow',
       '--use=my_module',
       '--preset=sokoban',
-      '--set=experiment.replay_fraction=0.5',
+      '--set=batching.num_envs=4',
     ],
   }
   for name, arguments in cases.items():
@@ -319,9 +336,9 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
     assert main.main([*command, '--steps=8', *arguments]) == 0
     out = tmp_path / 'runs' / name
     config = json.loads((out / 'config.json').read_text())['settings']
-    assert config['experiment']['batch_size'] == 8
+    assert config['batching']['batch_size'] == 8
     if name.startswith('gym'):
-      rows = metrics_table.read_csv(out / 'metrics.csv')
+      rows = metrics.read_csv(out / 'metrics.csv')
       assert rows[-1]['average_return'] <= 9
       assert config['agent']['net_settings']['net_args']['core'] == 'lstm'
       resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
@@ -330,7 +347,7 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
       optimizer = config['agent']['optimizer']
       assert optimizer['schedule'] == 'cosine'
       assert optimizer['total_updates'] == 7  # One is needed to fill replay.
-      # A cosine that ended would have to begin anew.
+      # A cosine that ended would have to rise again.
       resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
       assert main.main(resume) == 2
       assert 'ends with its steps' in capsys.readouterr().err
@@ -344,12 +361,12 @@ def test_a_run_is_not_overwritten_unless_told_to(whole_run, tmp_path, capsys):
   out = tmp_path / 'x'
   assert _eval('--steps=4', f'--out={out}') == 0
   before = {p: p.read_bytes() for p in out.iterdir()}
-  too_large = '--set=experiment.replay_capacity=8000000000'
+  too_large = '--set=batching.replay_capacity=8000000000'
   assert _eval(f'--out={out}', '--overwrite', too_large) == 2
   assert 'the replay needs' in capsys.readouterr().err
   assert before == {p: p.read_bytes() for p in out.iterdir()}
   assert _eval('--steps=8', f'--out={out}', '--overwrite') == 0
-  assert metrics_table.read_csv(out / 'metrics.csv')[-1]['iteration'] == 8
+  assert metrics.read_csv(out / 'metrics.csv')[-1]['iteration'] == 8
 
 
 def test_damaged_and_foreign_checkpoints_are_refused(
@@ -376,75 +393,63 @@ def test_damaged_and_foreign_checkpoints_are_refused(
   assert main.main(resume) == 0
 
 
+def test_runs_of_another_format_are_refused(tmp_path, capsys):
+  out = tmp_path / 'x'
+  assert _eval('--steps=4', f'--out={out}') == 0
+  resume = ['eval', '--resume', str(out), '--steps=8', '--quiet']
+  state = files.read_npz(out / 'state.npz')
+  np.savez(out / 'state.npz', **{**state, '__format__': np.int32(1)})
+  assert main.main(resume) == 2
+  assert (
+    f'the checkpoint {out / "state.npz"} was made by another version of '
+    'disco_rl: it has the format 1, and this version reads 2'
+  ) in capsys.readouterr().err
+  np.savez(out / 'state.npz', **state)
+  config = json.loads((out / 'config.json').read_text())
+  (out / 'config.json').write_text(json.dumps({**config, 'format': 1}))
+  assert main.main(resume) == 2
+  assert (
+    f'{out} was made by another version of disco_rl: its config.json has the '
+    'format 1, and this version reads 2'
+  ) in capsys.readouterr().err
+  (out / 'config.json').write_text(json.dumps(config))
+  assert main.main(resume) == 0
+
+
 def test_dry_run_shows_the_settings_and_writes_nothing(
   tmp_path, monkeypatch, capsys
 ):
   monkeypatch.chdir(tmp_path)
   assert _eval('--dry-run') == 0
   shown = json.loads(capsys.readouterr().out)
+  assert shown['format'] == 2
   assert shown['settings']['env'] == dict(rows=5, columns=4)
+  assert shown['origins']['env.rows'] == '--set'
+  assert 'agent.learning_rate' not in shown['origins']  # A default.
   assert list(tmp_path.iterdir()) == []
 
 
-def test_compare(whole_run, tmp_path, capsys):
-  out = tmp_path / 'both.png'
-  arguments = ['compare', str(whole_run), str(whole_run), '--out', str(out)]
-  assert main.main(arguments) == 0
-  assert capsys.readouterr().out.count('actor_critic') == 2
-  assert out.read_bytes()[:4] == b'\x89PNG'
-  assert main.main(arguments) == 2
-  assert 'say --overwrite' in capsys.readouterr().err
-  (tmp_path / 'config.json').write_text(json.dumps(dict(command='rules')))
-  assert main.main(['compare', str(tmp_path), '--out=x.png']) == 2
-  assert 'is no run of disco-rl eval' in capsys.readouterr().err
-  (tmp_path / 'config.json').unlink()
-  assert main.main(['compare', str(tmp_path)]) == 2
-  assert 'holds no run' in capsys.readouterr().err
-
-
-def test_rules(no_rule_folders, capsys, monkeypatch, tmp_path):
-  monkeypatch.setenv('DISCO_RL_WEIGHTS', str(tmp_path))
-  file_format.save(tmp_path / 'mine.npz', {'m': {'w': np.ones(2)}}, {})
-  assert main.main(['rules']) == 0
-  lines = capsys.readouterr().out.splitlines()
-  table = lines[2 : lines.index('')]
-  by_name = {line.split()[0]: line for line in table}
-  assert by_name['disco_103'].split()[1:3] == ['discovered', 'no']
-  assert by_name['mine'].split()[1:4] == ['your', 'own', 'yes']
-  assert by_name['actor_critic'].split()[1:3] == ['hand-designed', 'yes']
-
-
-def test_help_explains(capsys):
-  for command in ([], ['eval'], ['meta-train'], ['compare'], ['rules']):
-    with pytest.raises(SystemExit) as stop:
-      main.main([*command, '--help'])
-    assert stop.value.code == 0
-  text = capsys.readouterr().out
-  for word in ('--resume', '--set', 'disco_103', 'last checkpoint'):
-    assert word in text
-
-
-@pytest.mark.parametrize(
-  ('text', 'like', 'value'),
-  [
-    ('3', 0.5, 3.0),
-    ('1e3', 7, 1000),
-    ('true', False, True),
-    ('512,256', (64,), (512, 256)),
-    ('(512)', (64,), (512,)),
-    ('relu', 'tanh', 'relu'),
-    ('None', None, None),
-    ('32', None, 32),
-  ],
-)
-def test_values_are_read_as_what_they_replace(text, like, value):
-  parsed = overrides.parse(text, like, 'x')
-  assert parsed == value and type(parsed) is type(value)
-
-
-@pytest.mark.parametrize(
-  ('text', 'like'), [('1.5', 7), ('x', 0.5), ('yes', True), ('a,b', (1, 2))]
-)
-def test_values_of_another_kind_are_refused(text, like):
-  with pytest.raises(errors.UsageError, match=f'x is .*{text}'):
-    overrides.parse(text, like, 'x')
+def test_dry_run_shows_where_each_setting_came_from(tmp_path, capsys):
+  """From the preset, from the rule, from the user."""
+  eta, _ = small.make_agent('disco').update_rule.init_params(
+    jax.random.PRNGKey(1)
+  )
+  path = tmp_path / 'mine.npz'
+  rule_lib.save_rule(path, eta, settings=small.settings('disco'))
+  arguments = [f'--rule={path}', '--preset=atari', '--steps=1000', '--net=mlp']
+  arguments += ['--set=batching.batch_size=8', '--set=env.rows=5']
+  arguments += ['--set=batching.replay_capacity=64']
+  arguments += ['--set=agent.optimizer.warmup_updates=3']
+  assert main.main(['eval', '--dry-run', *arguments]) == 0
+  origins = json.loads(capsys.readouterr().out)['origins']
+  for setting, origin in {
+    'agent.learning_rate': 'preset atari',
+    'agent.update_rule.value_discount': 'preset atari',
+    'batching.num_envs': 'preset atari',
+    'batching.batch_size': '--set',
+    'agent.optimizer.warmup_updates': '--set',
+    'agent.optimizer.total_updates': '--steps',
+    'agent.update_rule.num_bins': 'rule mine',
+    'agent.update_rule.net.hidden_size': 'rule mine',
+  }.items():
+    assert origins[setting] == origin, setting

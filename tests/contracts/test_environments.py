@@ -28,9 +28,9 @@ from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import batched_jittable_env
 from disco_rl.environments.wrappers import single_stream_env
 from disco_rl.environments.wrappers import worker_env
-from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import evaluate
 from disco_rl.evaluation import population
-from disco_rl.meta_training import meta_train as training
+from disco_rl.meta_training import meta_train
 from tests.support import golden
 from tests.support import leaks
 from tests.support import scripted
@@ -55,10 +55,10 @@ ENVIRONMENTS = {
   **{name: _named(name) for name in registry.ENVIRONMENTS},
   'scripted': _scripted,
   'scripted_int32': functools.partial(_scripted, action_dtype=np.int32),
-  'dm': _named('dm:tests.scripted:Scripted'),
+  'dm': _named('dm:tests.support.scripted:Scripted'),
   'gym': _named('gym:CartPole-v1', kwargs=dict(max_episode_steps=7)),
-  'gym_factory': _named('gym:tests.scripted:ScriptedGym'),
-  'gym_workers': _named('gym:tests.scripted:ScriptedGym', num_workers=1),
+  'gym_factory': _named('gym:tests.support.scripted:ScriptedGym'),
+  'gym_workers': _named('gym:tests.support.scripted:ScriptedGym', num_workers=1),
   'gymnax': _named(
     'gymnax:Breakout-MinAtar', params=dict(max_steps_in_episode=7)
   ),
@@ -398,7 +398,7 @@ def test_unknown_environments_and_settings_are_refused():
     'gym:CartPol-v1': r'did you mean CartPole-v1',
     'gymnax:Breakout': r'did you mean Breakout-MinAtar',
     'atari:Ping': r'did you mean pong',
-    'dm:tests.scripted:Nothing': r'must be dm:module:function',
+    'dm:tests.support.scripted:Nothing': r'must be dm:module:function',
     'gym:': r'write gym:<id>',
     'gym:Pendulum-v1': r'gym:Pendulum-v1 has actions Box.*only discrete',
     'gymnax:Pendulum-v1': r'only discrete',
@@ -447,11 +447,11 @@ def test_an_object_is_refused_where_a_function_is_wanted():
   env = registry.get_environment('catch', 2)
   message = 'by its name or by a function that makes one'
   with pytest.raises(ValueError, match=message):
-    evaluation.evaluate(env, 'actor_critic')
+    evaluate.evaluate(env, 'actor_critic')
   with pytest.raises(ValueError, match=message):
     population.Population(env, None, None)
   with pytest.raises(ValueError, match=message):
-    training.meta_train(env)
+    meta_train.meta_train(env)
   with pytest.raises(ValueError, match='must be registered as a function'):
     registry.register_environment('mine', env)
 
@@ -468,7 +468,7 @@ def test_an_environment_of_ones_own_in_two_lines(monkeypatch):
 
 
 def test_every_kind_of_gym_observation():
-  env = registry.get_environment('gym:tests.scripted:SpacesGym', 2)
+  env = registry.get_environment('gym:tests.support.scripted:SpacesGym', 2)
   trace = _play(env, 3).observation
   specs = env.single_observation_spec()
   assert specs['image'].dtype == np.uint8  # Until the network.
@@ -486,7 +486,7 @@ def test_unsupported_observations_are_refused():
 
 def test_stacked_frames_begin_with_the_first_repeated():
   env = registry.get_environment(
-    'gym:tests.scripted:ScriptedGym', 1, frame_stack=2
+    'gym:tests.support.scripted:ScriptedGym', 1, frame_stack=2
   )
   trace = _play(env, 5)
   spec = env.single_observation_spec()
@@ -592,7 +592,7 @@ def test_what_workers_refuse_is_no_failure_of_theirs():
 def test_workers_outlive_ctrl_c():
   """It reaches all processes of a terminal; the first decides."""
   env = registry.get_environment(
-    'gym:tests.scripted:ScriptedGym', 2, num_workers=2
+    'gym:tests.support.scripted:ScriptedGym', 2, num_workers=2
   )
   states, _ = env.reset(None)
   for process in multiprocessing.active_children():
@@ -632,7 +632,7 @@ def _scripted_with_trouble(trouble, in_the_second_worker, seeds):
   is_second = int(all_seeds[-1]) in seeds
   kwargs = trouble if is_second == in_the_second_worker else {}
   return gymnasium_env.make_streams(
-    'tests.scripted:ScriptedGym', kwargs, 1, seeds
+    'tests.support.scripted:ScriptedGym', kwargs, 1, seeds
   )
 
 

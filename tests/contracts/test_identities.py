@@ -190,7 +190,10 @@ def test_loss_towards_own_predictions_is_zero():
     z=utils.batch_lookup(outs['z'][:-1], actions),
   )
   loss, _ = disco_agent.update_rule.agent_loss(
-    rollout.replace(agent_out=outs), meta_out, disco_agent._hyper_params, False
+    rollout.replace(agent_out=outs),
+    meta_out,
+    disco_agent.settings.hyper_params,
+    False,
   )
   np.testing.assert_allclose(loss, 0.0, atol=1e-5)
 

@@ -17,6 +17,7 @@ import jax
 import pytest
 
 from disco_rl import agent
+from disco_rl import types
 from disco_rl.environments import catch
 from disco_rl.environments import jittable_envs
 from disco_rl.environments.wrappers import single_stream_env
@@ -51,7 +52,9 @@ EXAMPLES = {
     2, catch.get_config()
   ),
   'EmaNorm': _ema_norm,
-  'ValueFunction': lambda: value_fn.ValueFunction(small_meta.critic(), 'i'),
+  'ValueFunction': lambda: value_fn.ValueFunction(
+    types.ValueFnConfig(**small_meta.critic()), 'i'
+  ),
 }
 
 

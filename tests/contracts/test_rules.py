@@ -24,7 +24,7 @@ class Case:
   def __init__(self, name: str):
     self.agent = small.make_agent(name)
     self.rule = self.agent.update_rule
-    self.hyper_params = self.agent._hyper_params
+    self.hyper_params = dict(self.agent.settings.hyper_params)
     rng = jax.random.PRNGKey(0)
     state = self.agent.initial_learner_state(rng)
     self.params = state.params

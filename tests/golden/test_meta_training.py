@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from disco_rl import types
-from disco_rl.meta_training import meta_gradient as meta_agent
+from disco_rl.meta_training import meta_gradient
 from tests.support import golden
 from tests.support import small_meta
 
@@ -13,7 +13,7 @@ def test_init():
   state = jax.jit(small_meta.make_meta_agent().init)(jax.random.PRNGKey(6))
   with golden.opened('meta_train_init') as g:
     g.check(state.learner.params, 'learner_params', golden.INITIAL)
-    g.check(state.critic.params, 'value_params', golden.INITIAL)
+    g.check(state.learner.critic.params, 'value_params', golden.INITIAL)
     np.testing.assert_array_equal(
       state.actor.timestep.observation, g['env_obs']
     )
@@ -23,11 +23,13 @@ def test_meta_gradient():
   agent = small_meta.make_meta_agent(meta_gradient_mode='reverse')
   template = agent.init(jax.random.PRNGKey(0))
   with golden.opened('meta_gradient') as g:
-    state = meta_agent.AgentState(
-      learner=g.fill(template.learner, 'learner_state'),
-      critic=g.fill(template.critic, 'value_state'),
+    learner = g.fill(template.learner.replace(critic=None), 'learner_state')
+    critic = g.fill(template.learner.critic, 'value_state')
+    state = meta_gradient.AgentState(
+      learner=learner.replace(critic=critic),
       actor=None,
       buffer=None,
+      episodes=None,
     )
     train, valid = (
       types.ActorRollout(**g.nested(name), states={})
@@ -37,14 +39,15 @@ def test_meta_gradient():
       g.params('meta_params'), state, train, valid, jax.random.PRNGKey(7)
     )
     g.check(result.grads, 'meta_grads', golden.GRADIENTS)
-    learner, critic = result.state.learner, result.state.critic
+    learner = result.state.learner
     g.check(learner.params, 'new_params', golden.AFTER_UPDATES)
-    g.check(critic.params, 'new_value_params', golden.AFTER_UPDATES)
+    g.check(learner.critic.params, 'new_value_params', golden.AFTER_UPDATES)
     meta_log = g.under('meta_log')
     log = {name: result.log[name] for name in meta_log}
     g.check(log, 'meta_log', golden.AFTER_UPDATES)
     inner_log = dict(result.inner_log)
-    assert inner_log.pop('value_loss').shape == (2,)
+    for name in ('value_loss', 'value_td', 'value_normalized_td'):
+      assert inner_log.pop(name).shape == (2,)  # Of the critic.
     g.check(inner_log, 'train_metrics', golden.AFTER_UPDATES)
     # The gradients are small; their scale must be right as well.
     for name, wanted in g.under('meta_grads').items():

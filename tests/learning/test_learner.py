@@ -1,4 +1,4 @@
-"""`init` and `update` around any network learn as `Agent` does."""
+"""`make_learner`, around any network, learns as `Agent` does."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import pytest
 import disco_rl
 from disco_rl import optimizers
 from disco_rl import types
-from disco_rl.learning import learner as rule_learner
+from disco_rl.learning import learner as learner_lib
 from disco_rl.update_rules import actor_critic
 from tests.support import golden
 from tests.support import small
@@ -24,7 +24,7 @@ def test_learns_as_the_agent_does(rule):
   an_agent = small.make_agent(rule, config)
   rng = jax.random.PRNGKey(0)
   eta, _ = an_agent.update_rule.init_params(rng)
-  learner = rule_learner.make_learner(
+  learner = learner_lib.make_learner(
     an_agent.update_rule,
     an_agent._network.unroll,
     learning_rate=config.learning_rate,
@@ -39,14 +39,14 @@ def test_learns_as_the_agent_does(rule):
     rollout = small.act(an_agent, state.params, jax.random.PRNGKey(i), 9)
     assert not rollout.discounts.all()
     rollout = jax.tree.map(lambda x: x[4:], rollout)  # Begins with an episode.
-    state, log = update(eta, state, rollout, rng)
+    state, out = update(eta, state, rollout, rng)
     wanted, _, wanted_log = learner_step(
       rng, rollout, wanted, rollout.first_state(0), eta, False
     )
     golden.check_trees_close(
       jax.device_get(dict(state)), jax.device_get(dict(wanted)), 2e-4
     )
-    for name, value in log.items():
+    for name, value in out.log.items():
       np.testing.assert_allclose(value, wanted_log[name], 2e-3, 2e-4)
   assert update._cache_size() == 1
 
@@ -61,7 +61,7 @@ def test_many_devices_learn_as_one():
   rollout = small.act(an_agent, params, rng, 9, batch_size=8)
   results = []
   for axis_name in (None, 'batch'):
-    learner = rule_learner.make_learner(
+    learner = learner_lib.make_learner(
       an_agent.update_rule,
       an_agent._network.unroll,
       optimizer=optimizers.clipped_adam(1e-2, 1.0),
@@ -89,10 +89,143 @@ def test_many_devices_learn_as_one():
     )
 
 
-def test_a_rule_that_needs_a_critic_is_refused():
+def test_a_rule_that_needs_a_critic_is_refused_without_one():
   an_agent = small.make_agent('policy_gradient')
   with pytest.raises(ValueError, match='PolicyGradientUpdate needs a critic'):
-    rule_learner.make_learner(an_agent.update_rule, None, hyper_params={})
+    learner_lib.make_learner(an_agent.update_rule, None, hyper_params={})
+  learner = _make_learner(an_agent)
+  params = an_agent.initial_learner_state(jax.random.PRNGKey(0)).params
+  with pytest.raises(ValueError, match='needs example observations'):
+    learner.init(jax.random.PRNGKey(0), params)
+
+
+def _make_learner(an_agent, **kwargs):
+  """A learner of the same network, settings and critic as an agent's."""
+  config = an_agent.settings
+  critic = None
+  if 'value_fn' in config:
+    critic = types.ValueFnConfig(**config.value_fn)
+  return learner_lib.make_learner(
+    an_agent.update_rule,
+    an_agent._network,
+    optimizer=optimizers.agent_optimizer(config),
+    hyper_params=config.hyper_params,
+    critic=critic,
+    **kwargs,
+  )
+
+
+def _first_rollout(an_agent, rng):
+  """Fresh parameters, η and a rollout in which episodes end."""
+  state = an_agent.initial_learner_state(rng)
+  eta, _ = an_agent.update_rule.init_params(rng)
+  rollout = small.act(an_agent, state.params, jax.random.PRNGKey(1), 6)
+  assert not rollout.discounts.all()
+  return state, eta, rollout
+
+
+@pytest.mark.parametrize('rule', ['disco', 'actor_critic', 'policy_gradient'])
+def test_is_exactly_the_learner_step_of_the_agent(rule):
+  """With the same network, and with a critic where the rule needs one."""
+  an_agent = small.make_agent(rule)
+  rng = jax.random.PRNGKey(0)
+  wanted, eta, rollout = _first_rollout(an_agent, rng)
+  learner = _make_learner(an_agent)
+  own = learner.init(
+    jax.random.split(rng)[1], wanted.params, rollout.observations[0]
+  )
+  assert (own.critic is not None) == (rule == 'policy_gradient')
+  update = jax.jit(learner.update)
+  learner_step = jax.jit(an_agent.learner_step, static_argnums=5)
+  state = wanted
+  golden.check_trees_close(own, wanted, 0)
+  for i in range(2):
+    key = jax.random.PRNGKey(i)
+    state, out = update(eta, state, rollout, key)
+    wanted, net_state, wanted_log = learner_step(
+      key, rollout, wanted, {}, eta, False
+    )
+    golden.check_trees_close(state, wanted, 0)
+    golden.check_trees_close(out.log, wanted_log, 0)
+    assert out.net_state == net_state == {}
+    assert out.agent_out is out.meta_out is out.value_out is None
+
+
+def test_a_learner_with_a_critic_learns():
+  """The policy moves towards what the critic finds better than usual."""
+  config = small.settings('policy_gradient')
+  config.learning_rate = 5e-3
+  an_agent = small.make_agent('policy_gradient', config)
+  rng = jax.random.PRNGKey(0)
+  state, eta, rollout = _first_rollout(an_agent, rng)
+  # Action 0 is rewarded, on all steps.
+  rewards = jnp.roll(1.0 * (rollout.actions == 0), 1, axis=0)
+  rollout = rollout.replace(
+    rewards=rewards, discounts=jnp.ones_like(rollout.discounts)
+  )
+  learner = _make_learner(an_agent, with_outputs=True)
+  state = learner.init(rng, state.params, rollout.observations[0])
+  update = jax.jit(learner.update, donate_argnums=1)
+  losses = []
+  for _ in range(40):
+    state, out = update(eta, state, rollout, rng)
+    losses.append(float(out.log['value_loss']))
+  assert losses[-1] < losses[0]
+  assert out.value_out.value.shape == (6, 3)
+  probabilities = jax.nn.softmax(out.agent_out['logits'])
+  before = jax.nn.softmax(rollout.logits)
+  assert probabilities[..., 0].mean() > before[..., 0].mean() + 0.1
+  with pytest.raises(ValueError, match='has a critic, but its state has none'):
+    learner.update(eta, state.replace(critic=None), rollout, rng)
+
+
+def test_gradients_in_eta_are_those_of_the_agent():
+  """Through the new parameters, which depend on η through the targets."""
+  an_agent = small.make_agent('disco')
+  rng = jax.random.PRNGKey(0)
+  state, _, rollout = _first_rollout(an_agent, rng)
+  eta, _ = an_agent.update_rule.init_params(jax.random.PRNGKey(1))
+  learner = _make_learner(an_agent)
+  # In the first update, the memory that gates the rule's network is empty.
+  state, _ = jax.jit(learner.update)(eta, state, rollout, rng)
+  rollout = small.act(an_agent, state.params, jax.random.PRNGKey(2), 6)
+
+  def measure(params):
+    outs, _ = an_agent.unroll_net(params, {}, rollout)
+    return jnp.mean(jnp.square(outs['y'])) + jnp.mean(outs['logits'][..., 0])
+
+  def by_learner(eta):
+    return measure(learner.update(eta, state, rollout, rng)[0].params)
+
+  def by_agent(eta):
+    new_state, _, _ = an_agent.learner_step(rng, rollout, state, {}, eta, True)
+    return measure(new_state.params)
+
+  actual = jax.jit(jax.grad(by_learner))(eta)
+  wanted = jax.jit(jax.grad(by_agent))(eta)
+  for name, grad in golden.named_leaves(actual):
+    # What the rule remembers changes the targets of later updates only.
+    is_memory = 'meta_lstm' in name or 'lstm/linear_1/' in name
+    assert np.isfinite(grad).all()
+    assert np.asarray(grad).any() != is_memory, name
+  golden.check_trees_close(actual, wanted, 0)
+
+
+def test_outputs_on_request():
+  """Those of the network before the update, and the targets of the rule."""
+  an_agent = small.make_agent('disco')
+  rng = jax.random.PRNGKey(0)
+  state, eta, rollout = _first_rollout(an_agent, rng)
+  learner = _make_learner(an_agent, with_outputs=True)
+  _, out = jax.jit(learner.update)(eta, state, rollout, rng)
+  _, _, log = jax.jit(an_agent.learner_step, static_argnums=5)(
+    rng, rollout, state, {}, eta, True
+  )
+  golden.check_trees_close(dict(out.meta_out), dict(log['meta_out']), 1e-5)
+  golden.check_trees_close(
+    dict(out.agent_out), dict(rollout.agent_outs), 1e-5
+  )
+  assert out.value_out is None
 
 
 @pytest.fixture(scope='module')
@@ -125,8 +258,8 @@ def test_a_loaded_rule_brings_its_settings_and_vmapped_seeds_share_eta(bare):
   keys = jax.random.split(jax.random.PRNGKey(0), 2)
   states = jax.vmap(learner.init, in_axes=(0, None))(keys, params)
   update = jax.vmap(learner.update, in_axes=(None, 0, None, 0))
-  states, log = jax.jit(update)({}, states, rollout, keys)
-  assert log['total_loss'].shape == (2,)
+  states, out = jax.jit(update)({}, states, rollout, keys)
+  assert out.log['total_loss'].shape == (2,)
   # Action 0 was rewarded.
   gain = states.params['logits'][:, 0, 0] - states.params['logits'][:, 0, 1]
   assert (gain > 0).all()

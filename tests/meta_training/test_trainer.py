@@ -1,4 +1,6 @@
-"""Meta-training: identities between its ways of computing the same thing."""
+"""Whole meta-updates: many agents, groups, lifetimes and devices."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -7,145 +9,32 @@ import optax
 import pytest
 
 from disco_rl import compat
-from disco_rl.learning import mixed_mode
-from disco_rl.meta_training import config as config_lib
+from disco_rl.config import meta_training as config_lib
+from disco_rl.environments import registry as environments
+from disco_rl.meta_training import trainer as trainer_lib
 from tests.support import golden
 from tests.support import small
 from tests.support import small_meta
-
-
-def _in_float64(tree):
-  return jax.tree.map(
-    lambda x: jnp.asarray(
-      x, jnp.float64 if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
-    ),
-    tree,
-  )
-
-
-@pytest.mark.parametrize(
-  ('dtype', 'tolerance'), [(np.float64, 1e-9), (np.float32, 1e-4)]
-)
-def test_mixed_mode_is_plain_reverse_mode(dtype, tolerance):
-  """On a small network with everything a learner step has."""
-
-  def loss_fn(theta, targets, data):
-    hidden = jnp.tanh(data @ theta['w'] + theta['b'])
-    frozen = jax.lax.stop_gradient(jnp.roll(hidden, 1, 0))
-    loss = jnp.sum(jnp.square(hidden - targets['y'])) + jnp.sum(
-      hidden * frozen * jnp.exp(targets['scale'])
-    )
-    return loss, dict(size=jnp.sum(hidden))
-
-  def after_steps(gradient_fn, eta, theta, data):
-    for _ in range(3):
-      targets = dict(
-        y=jnp.sin(eta * jnp.sum(data @ theta['w'], 0)), scale=eta**2
-      )
-      grads, (_, aux) = gradient_fn(theta, targets, data)
-      theta = jax.tree.map(lambda x, g: x - 0.1 * g, theta, grads)
-    return jnp.sum(jnp.cos(theta['w'])) + 0 * aux['size']
-
-  def plain(theta, targets, data):
-    (loss, aux), grads = jax.value_and_grad(loss_fn, has_aux=True)(
-      theta, targets, data
-    )
-    return grads, (loss, aux)
-
-  with small.enable_x64(True):
-    keys = jax.random.split(jax.random.PRNGKey(0), 3)
-    theta = dict(
-      w=jax.random.normal(keys[0], (4, 5), dtype),
-      b=jax.random.normal(keys[1], (5,), dtype),
-    )
-    data = jax.random.normal(keys[2], (6, 4), dtype)
-    results = [
-      jax.grad(after_steps, argnums=(1, 2))(fn, dtype(0.3), theta, data)
-      for fn in (plain, mixed_mode.gradient(loss_fn))
-    ]
-    golden.check_trees_close(*map(jax.device_get, results), tolerance)
-    assert abs(results[0][0]) > 1e-3
-
-
-@pytest.mark.slow
-def test_all_ways_to_the_meta_gradient_are_one():
-  """Inner updates rematerialised or not, in reverse mode and mixed mode.
-
-  In float64 to 1e-9, and in float32 to 1e-4 of the largest derivative.
-  """
-  eta, _ = small.make_agent('disco').update_rule.init_params(
-    jax.random.PRNGKey(1)
-  )
-  sizes = dict(num_inner_updates=3)
-  first = small_meta.make_meta_agent(**sizes)
-  keys = jax.random.split(jax.random.PRNGKey(3), 3)
-  state = jax.jit(first.init)(keys[0])
-  state, train, valid = jax.jit(first.act)(state, keys[1])
-  inputs = (eta, state, train, valid)
-
-  def gradient(inputs, **changes):
-    an_agent = small_meta.make_meta_agent(**sizes, **changes)
-    result = jax.jit(an_agent.differentiate)(*inputs, keys[2])
-    return jax.device_get(result.grads)
-
-  plainly = dict(num_kept_updates=None, meta_gradient_mode='reverse')
-  ways = [
-    dict(num_kept_updates=0, meta_gradient_mode='mixed'),
-    dict(num_kept_updates=0, meta_gradient_mode='reverse'),
-    dict(num_kept_updates=None, meta_gradient_mode='mixed'),
-    dict(num_kept_updates=1),
-  ]
-  with small.enable_x64(True):
-    plain = gradient(_in_float64(inputs), **plainly)
-    for way in ways:
-      _check_gradients(gradient(_in_float64(inputs), **way), plain, 1e-9)
-    assert all(x.dtype == np.float64 for x in jax.tree.leaves(plain))
-  plain = gradient(inputs, **plainly)
-  _check_gradients(gradient(inputs, **ways[0]), plain, 1e-4)
-
-
-def _check_gradients(actual, wanted, tolerance):
-  scale = max(np.abs(x).max() for x in jax.tree.leaves(wanted))
-  assert scale > 1e-3
-  for a, b in zip(*map(jax.tree.leaves, (actual, wanted)), strict=True):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * scale)
-
-
-def test_segments_of_a_window():
-  """The first update alone, then those made again, then those kept."""
-  make = lambda n, **kw: config_lib.Config(num_inner_updates=n, **kw)
-  assert make(2).segments(2) == [(0, 1, False), (1, 2, False)]
-  assert make(20).segments(20) == [
-    (0, 1, False),
-    (1, 14, True),
-    (14, 20, False),
-  ]
-  least = make(20, num_kept_updates=0)
-  assert least.segments(20) == [(0, 1, True), (1, 20, True)]
-  plain = make(20, num_kept_updates=None)
-  assert plain.segments(20) == [(0, 1, False), (1, 20, False)]
-  assert make(1, num_kept_updates=0).segments(1) == [(0, 1, True)]
-  assert make(1).segments(1) == [(0, 1, False)]
 
 
 @pytest.mark.slow
 def test_eight_devices_are_shards_of_one():
   """The same experience on one device, mapped over shards.
 
-  Agents are spread over two rows of devices, their batches over the four of a
-  row.
+  Agents are sharded over two rows of devices, their batches over the four of
+  a row.
   """
-  num_agent_shards = 2
-  sizes = dict(batch_size=16, agents_at_once=1)
+  num_lane_shards = 2
+  sizes = dict(batch_size=16, num_envs=16)
   many = small_meta.make_trainer(
-    num_devices=8, num_agent_shards=num_agent_shards, **sizes
+    num_devices=8, num_lane_shards=num_lane_shards, lanes_at_once=1, **sizes
   )
   eta = many.init_params(jax.random.PRNGKey(1))
   key, step_key = jax.random.split(jax.random.PRNGKey(2))
   state = many.init(key, eta)
   state, log = many.update(state, step_key)
 
-  num_shards = 8 // num_agent_shards
+  num_shards = 8 // num_lane_shards
   shard = small_meta.make_meta_agent('batch', num_shards, **sizes)
   act_key, update_key = jax.random.split(step_key)
 
@@ -185,54 +74,11 @@ def test_eight_devices_are_shards_of_one():
 
 
 @pytest.mark.slow
-def test_one_batch_in_shards_has_the_gradient_of_the_whole():
-  """On the same data: eight devices against one that sees all of it."""
-  whole = small_meta.make_meta_agent(batch_size=16)
-  eta, _ = small.make_agent('disco').update_rule.init_params(
-    jax.random.PRNGKey(1)
-  )
-  keys = jax.random.split(jax.random.PRNGKey(3), 3)
-  state = jax.jit(whole.init)(keys[0])
-  state, train, valid = jax.jit(whole.act)(state, keys[1])
-  state = state._replace(actor=None)
-  wanted = jax.jit(whole.differentiate)(eta, state, train, valid, keys[2])
-
-  shard = small_meta.make_meta_agent('batch', 8, batch_size=16)
-  spec = jax.sharding.PartitionSpec
-  mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ('batch',))
-  actual = jax.jit(
-    compat.shard_map(
-      shard.differentiate,
-      mesh,
-      in_specs=(
-        spec(),
-        spec(),
-        spec(None, None, 'batch'),
-        spec(None, 'batch'),
-        spec(),
-      ),
-      out_specs=spec(),
-    )
-  )(eta, state, train, valid, keys[2])
-  for a, b in zip(
-    jax.tree.leaves(wanted.grads), jax.tree.leaves(actual.grads), strict=True
-  ):
-    np.testing.assert_allclose(b, a, rtol=2e-3, atol=2e-4 * np.abs(a).max())
-  golden.check_trees_close(
-    jax.device_get(actual.state.learner.params),
-    jax.device_get(wanted.state.learner.params),
-    2e-4,
-  )
-  for name, value in wanted.log.items():
-    np.testing.assert_allclose(actual.log[name], value, 2e-4, 1e-5)
-
-
-@pytest.mark.slow
-def test_lockstep_and_turns_are_the_same():
+def test_vmapped_and_sequential_agents_are_the_same():
   results = []
-  for at_once in (1, 2):  # Of three: two in lockstep, then one.
+  for at_once in (1, 2):  # Of three: two are vmapped, then one.
     trainer = small_meta.make_trainer(
-      small_meta.make_group(num_agents=3), agents_at_once=at_once
+      small_meta.make_group(num_agents=3), lanes_at_once=at_once
     )
     eta = trainer.init_params(jax.random.PRNGKey(1))
     state = trainer.init(jax.random.PRNGKey(2), eta)
@@ -256,8 +102,8 @@ def test_groups_train_one_eta_with_an_adam_per_agent():
     adam_per_agent=True,
     max_grad_norm=1e-3,
     max_abs_update=1.0,
-    replay_fraction=0.5,
     batch_size=6,
+    num_envs=3,
     replay_capacity=12,
   )
   trainer = small_meta.make_trainer(*groups, **settings)
@@ -298,33 +144,33 @@ def test_groups_train_one_eta_with_an_adam_per_agent():
 
 
 @pytest.mark.slow
-def test_lives_end_and_begin_anew():
+def test_agents_are_reset_when_their_lifetime_ends():
   trainer = small_meta.make_trainer(lifetimes=(4, 8))
   eta = trainer.init_params(jax.random.PRNGKey(1))
   state = trainer.init(jax.random.PRNGKey(2), eta)
-  lives, opt_counts, resets = [], [], 0
+  left, opt_counts, resets = [], [], 0
   for i in range(8):
     state, log = trainer.update(state, jax.random.PRNGKey(i))
     resets += int(log.averages['num_resets'])
-    lives.append(np.asarray(state.groups[0].updates_left))
+    left.append(np.asarray(state.groups[0].updates_left))
     opt_counts.append(
       np.asarray(state.groups[0].agents.learner.opt_state[0].count)
     )
-  lives, opt_counts = np.stack(lives), np.stack(opt_counts)
-  # Two inner updates per meta-update, and never older than the longest life.
+  left, opt_counts = np.stack(left), np.stack(opt_counts)
+  # Two inner updates per meta-update, and never older than the longest lifetime.
   assert (opt_counts % 2 == 0).all() and opt_counts.max() <= 8
   assert resets == (opt_counts[1:] == 2).sum() > 0
-  assert (lives <= 6).all()
+  assert (left <= 6).all()
   for n in range(2):
     for i in range(7):
-      if lives[i, n] <= 0:
-        assert opt_counts[i + 1, n] == 2 and lives[i + 1, n] in (2, 6)
+      if left[i, n] <= 0:
+        assert opt_counts[i + 1, n] == 2 and left[i + 1, n] in (2, 6)
       else:
         assert opt_counts[i + 1, n] == opt_counts[i, n] + 2
 
 
 @pytest.mark.slow
-def test_a_new_life_forgets_all_but_what_it_taught():
+def test_a_reset_forgets_all_but_the_optimizer_of_eta():
   """Agent, optimiser, target network, meta-state and critic; not the Adam."""
   trainer = small_meta.make_trainer(lifetimes=(4, 8), adam_per_agent=True)
   eta = trainer.init_params(jax.random.PRNGKey(1))
@@ -332,68 +178,32 @@ def test_a_new_life_forgets_all_but_what_it_taught():
   (group,) = state.groups
   aged = jax.tree.map(
     lambda x: x + 1 if jnp.issubdtype(x.dtype, jnp.floating) else x,
-    (group.agents.learner, group.agents.critic, group.opt_states, state.eta),
+    (group.agents.learner, group.opt_states, state.eta),
   )
-  learner, critic, opt_states, eta = jax.device_get(aged)
-  agents = group.agents._replace(learner=learner, critic=critic)
-  group = group._replace(agents=agents, opt_states=opt_states)
+  learner, opt_states, eta = jax.device_get(aged)
+  assert learner.critic is not None
+  agents = group.agents._replace(learner=learner)
+  group = group._replace(
+    agents=agents,
+    opt_states=opt_states,
+    updates_left=jnp.asarray([0, 5], jnp.int32),
+  )
   of = lambda tree, n: jax.device_get(jax.tree.map(lambda x: x[n], tree))
   other = of(agents, 1)
   rng = jax.random.PRNGKey(3)
   after = trainer._reset(
-    state._replace(eta=eta, groups=(group,)),
+    state._replace(eta=eta, groups=(group,), num_over=jnp.ones([], jnp.int32)),
     rng,
-    (np.array([True, False]),),
   )
-  newborn = jax.jit(trainer._meta_agents[0].init)(jax.random.split(rng, 2)[0])
+  fresh = jax.jit(trainer._meta_agents[0].init)(jax.random.split(rng, 2)[0])
   (group,) = after.groups
-  golden.check_trees_close(of(group.agents, 0), jax.device_get(newborn), 1e-6)
+  golden.check_trees_close(of(group.agents, 0), jax.device_get(fresh), 1e-6)
   golden.check_trees_close(of(group.agents, 1), other, 0)
   golden.check_trees_close(jax.device_get(group.opt_states), opt_states, 0)
   golden.check_trees_close(jax.device_get(after.eta), eta, 0)
-
-
-def test_batches_are_the_fresh_trajectories_and_replayed_ones():
-  an_agent = small_meta.make_meta_agent(
-    batch_size=6, replay_fraction=0.5, replay_capacity=12
-  )
-  act = jax.jit(an_agent.act)
-  state = jax.jit(an_agent.init)(jax.random.PRNGKey(0))
-  seen_old = False
-  for i in range(2):
-    state, batches, _ = act(state, jax.random.PRNGKey(i))
-    stored = np.asarray(state.buffer.data.logits)  # [12, L, A]
-    logits = np.moveaxis(batches.logits, 2, 1)  # [N, B, L, A]
-    assert logits.shape[:2] == (2, 6)
-    for n in range(2):
-      first = 6 * i + 3 * n
-      np.testing.assert_array_equal(logits[n, :3], stored[first : first + 3])
-      for replayed in logits[n, 3:]:
-        (rows,) = (stored == replayed).all(axis=(1, 2)).nonzero()
-        assert rows.size and rows[0] < 6 * (i + 1)
-        seen_old |= rows[0] < 6 * i
-  assert seen_old
-
-
-def test_replay_keeps_one_network_state_per_trajectory():
-  """The first, as the replay of evaluation does; shapes only."""
-  settings = small.settings('policy_gradient')
-  with settings.unlocked():
-    settings.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
-  an_agent = small_meta.make_meta_agent(
-    settings=settings, batch_size=4, replay_fraction=0.5, replay_capacity=8
-  )
-  rng = jax.random.PRNGKey(0)
-  state, train, valid = jax.eval_shape(
-    lambda: an_agent.act(an_agent.init(rng), rng)
-  )
-  stored = jax.tree.leaves(state.buffer.data.states)
-  assert stored and all(x.shape[:2] == (8, 1) for x in stored)
-  assert state.buffer.data.rewards.shape == (8, 7)
-  for x in jax.tree.leaves(train.states):
-    assert x.shape[:3] == (2, 1, 4)
-  for x in jax.tree.leaves(valid.states):
-    assert x.shape[:2] == (1, 2)
+  assert after.num_over == 0
+  drawn, kept = np.asarray(group.updates_left)
+  assert drawn in (4, 8) and kept == 5
 
 
 @pytest.mark.slow
@@ -415,13 +225,13 @@ def test_agents_with_a_memory_and_replay():
       core='lstm', core_kwargs=dict(size=4)
     )
   trainer = small_meta.make_trainer(
-    group, batch_size=4, replay_fraction=0.5, replay_capacity=8
+    group, batch_size=4, num_envs=2, replay_capacity=8
   )
   rng = jax.random.PRNGKey(1)
   state = trainer.init(rng, trainer.init_params(rng))
   for i in range(2):
     state, log = trainer.update(state, jax.random.PRNGKey(i))
-    assert log.averages['num_bad_agents'] == 0
+    assert log.averages['num_nonfinite_agents'] == 0
     assert log.averages['meta_grad_norm'] > 0
   memory = jax.tree.leaves(state.groups[0].agents.buffer.data.states)
   assert any(np.abs(x).max() > 0 for x in memory)
@@ -436,7 +246,7 @@ def test_lifetimes_are_drawn_with_weight_one_over_lifetime():
 
 
 @pytest.mark.slow
-def test_an_agent_that_breaks_does_not_count_and_begins_anew():
+def test_a_nonfinite_agent_does_not_count_and_is_reset():
   trainer = small_meta.make_trainer()
   eta = trainer.init_params(jax.random.PRNGKey(1))
   state = trainer.init(jax.random.PRNGKey(2), eta)
@@ -451,15 +261,15 @@ def test_an_agent_that_breaks_does_not_count_and_begins_anew():
     return state._replace(groups=(group._replace(agents=agents),))
 
   state, log = trainer.update(break_agents(state, 0), jax.random.PRNGKey(3))
-  assert log.averages['num_bad_agents'] == 1
+  assert log.averages['num_nonfinite_agents'] == 1
   assert np.isfinite(log.averages['meta_grad_norm'])
   assert np.asarray(state.groups[0].updates_left)[0] == 0
   before = jax.device_get(state.eta)
   state = break_agents(state, 1)
-  # The first begins anew; the second breaks now: one is left.
+  # The first is reset; the second breaks now: one is left.
   state, log = trainer.update(state, jax.random.PRNGKey(4))
   assert log.averages['num_resets'] == 1
-  assert log.averages['num_bad_agents'] == 1
+  assert log.averages['num_nonfinite_agents'] == 1
   assert any(
     (a != b).any()
     for a, b in zip(
@@ -471,33 +281,16 @@ def test_an_agent_that_breaks_does_not_count_and_begins_anew():
   before = jax.device_get((state.eta, state.opt_state))
   state = break_agents(state, jnp.arange(2))
   state = state._replace(
-    groups=(state.groups[0]._replace(updates_left=jnp.full(2, 9, jnp.int32)),)
+    groups=(state.groups[0]._replace(updates_left=jnp.full(2, 9, jnp.int32)),),
+    num_over=jnp.zeros([], jnp.int32),
   )
+  assert state.num_skipped == 0
   state, log = trainer.update(state, jax.random.PRNGKey(5))
-  assert log.averages['num_bad_agents'] == 2
+  assert log.averages['num_nonfinite_agents'] == 2
   golden.check_trees_close(
     jax.device_get((state.eta, state.opt_state)), before, 0
   )
-
-
-@pytest.mark.parametrize(
-  ('changes', 'message'),
-  [
-    (dict(num_inner_updates=0), 'num_inner_updates must be at least 1'),
-    (dict(rollout_length=1), 'rollout_length must be at least 2'),
-    (dict(replay_fraction=1.0), r'replay_fraction must be in \[0, 1\)'),
-    (dict(replay_fraction=0.5, replay_capacity=17), 'multiple of the 16'),
-    (dict(replay_fraction=0.5, replay_capacity=16), 'must hold the 32'),
-    (dict(lifetimes=(1, 20)), r'at least num_inner_updates \(2\), got \[1\]'),
-    (dict(agents_at_once=0), 'agents_at_once must be at least 1'),
-    (dict(meta_gradient_mode='auto?'), 'did you mean auto'),
-    (dict(num_kept_updates=-1), 'num_kept_updates must be at least 0'),
-    (dict(learning_rate=0.0), 'learning_rate must be positive'),
-  ],
-)
-def test_nonsense_is_refused(changes, message):
-  with pytest.raises(ValueError, match=message):
-    config_lib.Config(**changes)
+  assert state.num_skipped == 1
 
 
 def test_groups_that_cannot_train_together_are_refused():
@@ -505,9 +298,104 @@ def test_groups_that_cannot_train_together_are_refused():
   other.agent_settings.update_rule.net.hidden_size = 12
   with pytest.raises(ValueError, match='the parameters of group 1 do not fit'):
     small_meta.make_trainer(small_meta.make_group(), other)
-  with pytest.raises(ValueError, match='cannot be spread over 8 devices'):
+  with pytest.raises(ValueError, match='cannot be sharded over 8 devices'):
     small_meta.make_trainer(num_devices=8)
   with pytest.raises(ValueError, match=r'2 agents .* over 8 rows'):
-    small_meta.make_trainer(num_devices=8, num_agent_shards=8)
+    small_meta.make_trainer(num_devices=8, num_lane_shards=8)
   with pytest.raises(ValueError, match='at least one group'):
-    small_meta.trainer.Trainer([], config_lib.Config())
+    trainer_lib.Trainer([], config_lib.Config())
+
+
+def test_groups_have_returns_and_eta_an_optimizer_of_its_own(own_rule):
+  """Returns by name of the group; η as a tree, one optimiser per agent."""
+  settings = small_meta.with_critic(own_rule['agent_settings'])
+  sizes = small_meta.config(
+    num_inner_updates=1,
+    rollout_length=8,
+    batch_size=4,
+    num_envs=4,
+    adam_per_agent=True,
+  )
+  make = lambda rows, **names: trainer_lib.Group(
+    environments.environment_fn('catch', rows=rows, columns=5),
+    settings,
+    num_agents=1,
+    **names,
+  )
+  groups = [make(5, name='near'), make(40, name='far')]
+  seen = []
+
+  def halve(updates, state, params=None):
+    seen.append((jax.tree.structure(updates), jax.tree.structure(params)))
+    return jax.tree.map(lambda g, p: 0 * g - 0.5 * p, updates, params), state
+
+  optimizer = optax.GradientTransformation(lambda _: (), halve)
+  trainer = trainer_lib.Trainer(groups, sizes, meta_optimizer=optimizer)
+  rng = jax.random.PRNGKey(0)
+  eta = trainer.init_params(rng)
+  state = trainer.init(rng, eta)
+  # Catch gives +1 or −1 at the end of an episode, and 0 before.
+  totals = dict(near=[0.0, 0.0], far=[0.0, 0.0])
+  for i in range(2):
+    state, log = trainer.update(state, jax.random.PRNGKey(i))
+    averages = log.averages
+    for n, name in enumerate(('near', 'far')):
+      episodes = averages[f'episodes/{name}']
+      assert episodes == log.per_agent['num_episodes'][n]
+      totals[name][0] += episodes
+      if episodes:
+        totals[name][1] += episodes * averages[f'return/{name}']
+    assert np.isnan(averages['return/far']) == (averages['episodes/far'] == 0)
+  structure = jax.tree.structure(eta)
+  assert seen and set(seen) == {(structure, structure)}
+  np.testing.assert_allclose(
+    state.eta['entropy_cost']['log'], 0.25 * np.log(0.2), 1e-6
+  )
+  # In 4 environments 24 steps per meta-update, 47 transitions in all; an
+  # episode takes one less than there are rows.
+  assert totals['near'][0] == 4 * (47 // 4)
+  assert totals['far'][0] == 4 * (47 // 39)
+  for episodes, total in totals.values():
+    # A sum of +1 and −1.
+    assert abs(total) <= episodes and (round(total) - episodes) % 2 == 0
+    np.testing.assert_allclose(total, round(total), atol=1e-5)
+  running = state.groups[0].agents.episodes
+  np.testing.assert_array_equal(running.length, [[3, 3, 3, 3]])
+  # They are reset with their agent.
+  over = state.groups[0]._replace(updates_left=jnp.zeros(1, jnp.int32))
+  state = trainer._reset(state._replace(groups=(over, state.groups[1])), rng)
+  near, far = (group.agents.episodes.length for group in state.groups)
+  np.testing.assert_array_equal(near, -np.ones((1, 4)))
+  assert (np.asarray(far) > 0).all()
+
+
+def test_a_trainer_refuses(own_rule):
+  group = trainer_lib.Group(
+    environments.environment_fn('catch', rows=5, columns=4),
+    small_meta.with_critic(own_rule['agent_settings']),
+    name='catch',
+  )
+  with pytest.raises(ValueError, match='different names'):
+    trainer_lib.Trainer([group, group], config_lib.Config())
+  for change in (dict(learning_rate=1e-3), dict(max_grad_norm=1.0)):
+    with pytest.raises(ValueError, match='which a meta_optimizer replaces'):
+      trainer_lib.Trainer(
+        [group], config_lib.Config(**change), meta_optimizer=optax.sgd(1.0)
+      )
+  with pytest.raises(ValueError, match='num_agents must be >= 1'):
+    none = dataclasses.replace(group, num_agents=0)
+    trainer_lib.Trainer([none], config_lib.Config())
+  on_host = trainer_lib.Group(
+    environments.environment_fn('catch_numpy'), group.agent_settings, name='x'
+  )
+  with pytest.raises(ValueError, match='cannot use x, which runs on the host'):
+    trainer_lib.Trainer([on_host], config_lib.Config())
+
+
+def test_a_rule_without_parameters_is_refused():
+  group = trainer_lib.Group(
+    environments.environment_fn('catch', rows=5, columns=4),
+    small_meta.with_critic(small.settings('actor_critic')),
+  )
+  with pytest.raises(ValueError, match='has no parameters'):
+    trainer_lib.Trainer([group], config_lib.Config())

@@ -1,4 +1,4 @@
-"""Checkpoints restore a state to the bit, or say why they cannot."""
+"""Checkpoints restore a state bit-exact, or say why they cannot."""
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from disco_rl.runs import checkpoint
+from disco_rl.runs import files
 from tests.support import small
 
 TREE = {
@@ -32,7 +33,7 @@ def _assert_same(actual, wanted):
 def test_round_trip(tmp_path):
   checkpoint.save(tmp_path / 'run' / 'state.npz', TREE)
   _assert_same(checkpoint.load(tmp_path / 'run' / 'state.npz', TREE), TREE)
-  # Keys go on as if nothing had happened.
+  # Keys draw on as if nothing had happened.
   loaded = checkpoint.load(tmp_path / 'run' / 'state.npz', TREE)
   np.testing.assert_array_equal(
     jax.random.uniform(loaded['key'][0]), jax.random.uniform(TREE['key'][0])
@@ -74,9 +75,9 @@ def test_what_lives_on_the_host_stays_as_it_is(tmp_path):
   assert type(loaded['step']) is int and type(loaded['name']) is str
   with pytest.raises(checkpoint.CheckpointError, match='a float is needed'):
     checkpoint.load(tmp_path / 'x.npz', dict(tree, step=3.0))
-  for bad in (2**100, object()):
+  for unfit in (2**100, object()):
     with pytest.raises(checkpoint.CheckpointError, match='rng/state cannot'):
-      checkpoint.check(dict(rng=dict(state=bad)))
+      checkpoint.check(dict(rng=dict(state=unfit)))
 
 
 def test_unreadable_files_are_refused(tmp_path):
@@ -89,6 +90,23 @@ def test_unreadable_files_are_refused(tmp_path):
     checkpoint.load(path, TREE)
 
 
+@pytest.mark.parametrize('found', [None, 1, 3])
+def test_a_checkpoint_of_another_format_is_refused(tmp_path, found):
+  path = tmp_path / 'x.npz'
+  checkpoint.save(path, TREE)
+  arrays = files.read_npz(path)
+  assert arrays.pop('__format__') == checkpoint.FORMAT
+  if found is not None:
+    arrays['__format__'] = np.int32(found)
+  np.savez(path, **arrays)
+  with pytest.raises(checkpoint.CheckpointError) as error:
+    checkpoint.load(path, TREE)
+  assert str(error.value) == (
+    f'the checkpoint {path} was made by another version of disco_rl: it has '
+    f'the format {found or 1}, and this version reads 2'
+  )
+
+
 @pytest.mark.parametrize(
   ('rule', 'env_name', 'num_devices'),
   [
@@ -97,20 +115,20 @@ def test_unreadable_files_are_refused(tmp_path):
     ('actor_critic', 'catch_numpy', 2),
   ],
 )
-def test_a_population_goes_on_bit_by_bit(tmp_path, rule, env_name, num_devices):
+def test_a_population_resumes_bit_exact(tmp_path, rule, env_name, num_devices):
   """Replay, keys, environment, optimiser and meta-state included."""
   make = lambda: small.make_population(
     rule, env_name, seeds=(0, 4), num_devices=num_devices
   )
   population, eta = make()
   state, _ = population.run(eta, population.init(), 5)
-  checkpoint.save(tmp_path / 'x.npz', population.to_save(state))
+  checkpoint.save(tmp_path / 'x.npz', population.to_checkpoint(state))
   state, metrics = population.run(eta, state, 5)
 
   other, _ = make()
-  resumed = other.restored(
-    checkpoint.load(tmp_path / 'x.npz', like=other.to_save(other.init()))
+  resumed = other.from_checkpoint(
+    checkpoint.load(tmp_path / 'x.npz', like=other.to_checkpoint(other.init()))
   )
   resumed, resumed_metrics = other.run(eta, resumed, 5)
   jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
-  _assert_same(other.to_save(resumed), population.to_save(state))
+  _assert_same(other.to_checkpoint(resumed), population.to_checkpoint(state))

@@ -5,8 +5,9 @@ import io
 import numpy as np
 import pytest
 
-from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.evaluation import training
 from disco_rl.runs import progress
+from disco_rl.runs import sinks
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def _row(iteration, loss):
 def test_compilation_and_an_empty_replay_are_no_part_of_the_estimate(clock):
   stream = _Terminal()
   bar = progress.Progress(1000, stream=stream)
+  sink = sinks.Progress(bar, training.describe_rows)
   lines = []
   for seconds, rows in (
     (30.0, [_row(20, np.nan)]),  # Compiles.
@@ -36,7 +38,7 @@ def test_compilation_and_an_empty_replay_are_no_part_of_the_estimate(clock):
     (10.0, [_row(80, 3.0)]),
   ):
     clock[0] += seconds
-    evaluation.show_rows(bar, rows)
+    sink.write(rows)
     lines.append(stream.getvalue().split('\r')[-1].strip())
   for line in lines[:2]:
     assert 'filling the replay' in line and 'left' not in line

@@ -9,7 +9,7 @@ import numpy as np
 
 from disco_rl.runs import compilation_cache
 from disco_rl.runs import files
-from disco_rl.runs import metrics as metrics_table
+from disco_rl.runs import metrics
 
 
 def start(command, *arguments):
@@ -33,7 +33,7 @@ def start(command, *arguments):
 def wait_for_rows(out, count, process):
   """Returns once there are `count` rows of metrics."""
   for _ in range(6000):  # Five minutes: a busy machine may compile for long.
-    if len(metrics_table.read_csv(out / 'metrics.csv')) >= count:
+    if len(metrics.read_csv(out / 'metrics.csv')) >= count:
       return
     assert process.poll() is None, process.communicate()
     time.sleep(0.05)

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from disco_rl import agent
 from disco_rl import parallel
@@ -94,4 +95,14 @@ def make_trainer(
       num_lane_shards=num_lane_shards,
       lanes_at_once=lanes_at_once,
     ),
+  )
+
+
+def in_float64(tree: Any) -> Any:
+  """Floating-point leaves in double precision, inside `small.enable_x64`."""
+  return jax.tree.map(
+    lambda x: jnp.asarray(
+      x, jnp.float64 if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
+    ),
+    tree,
   )

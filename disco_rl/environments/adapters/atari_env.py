@@ -131,9 +131,7 @@ class AtariEnvironment(base.Environment):
     observations, rewards, terminated, truncated, _ = self._env.step(
       actions.astype(np.int64)
     )
-    step_type = np.where(
-      terminated | truncated, dm_env.StepType.LAST, dm_env.StepType.MID
-    )
+    step_type = np.asarray(types.mid_or_last(terminated | truncated))
     return base.UnusedEnvState(), _timestep(observations, rewards, step_type)
 
   def close(self) -> None:

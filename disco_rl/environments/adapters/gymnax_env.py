@@ -10,7 +10,6 @@ import dataclasses
 from typing import Any
 
 import chex
-import dm_env
 import gymnax
 from gymnax.environments import spaces
 import jax
@@ -134,12 +133,9 @@ class GymnaxEnvironment(base.Environment):
   ) -> types.EnvironmentTimestep:
     if self._num_classes is not None:
       observation = jax.nn.one_hot(observation, self._num_classes)
-    step_type = jnp.where(
-      is_last, int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
-    )
     return types.EnvironmentTimestep(
       observation=observation,
-      step_type=step_type.astype(jnp.int32),
+      step_type=types.mid_or_last(is_last),
       reward=jnp.asarray(reward, jnp.float32),
     )
 

@@ -129,9 +129,7 @@ class BatchedJittableEnvironment(base.Environment):
     )
     timestep = types.EnvironmentTimestep(
       observation=self._env.render(env_state),
-      step_type=jnp.where(
-        is_terminal, int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
-      ).astype(jnp.int32),
+      step_type=types.mid_or_last(is_terminal),
       reward=reward,
     )
     return EnvState(state=env_state, rng=rng), timestep
