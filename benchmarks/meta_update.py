@@ -153,10 +153,10 @@ def main() -> None:
   if arguments.devices > 1:
     jax.config.update('jax_num_cpu_devices', arguments.devices)
   results = []
-  for agents in arguments.agents:
+  for num_agents in arguments.agents:
     for inner in arguments.inner:
       results += benchmark(
-        agents, inner, arguments.modes, arguments.rounds, arguments.devices
+        num_agents, inner, arguments.modes, arguments.rounds, arguments.devices
       )
   units.report(results, arguments.json)
 

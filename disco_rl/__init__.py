@@ -8,7 +8,7 @@
 
 These names are imported when they are first used, so that importing the package
 is quick. Everything else is imported by module: `from disco_rl import agent`,
-`from disco_rl.update_rules import disco`. ARCHITECTURE.md says what is where.
+`from disco_rl.update_rules import disco`. ARCHITECTURE.md lists the modules.
 """
 
 import importlib
@@ -47,12 +47,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-  """Imports a public function when it is first asked for."""
+  """Imports a public name on first use."""
   if name not in _HOMES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   return getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
 
 
 def __dir__() -> list[str]:
-  """Lists what there is, the public functions included."""
+  """Lists all names, including those that are imported on first use."""
   return sorted({*globals(), *_HOMES})

@@ -21,7 +21,7 @@ from disco_rl.networks import nets
 from disco_rl.update_rules import registry
 from disco_rl.value_fns import value_fn
 
-# Published names. The settings are used together with `Agent`.
+# Names of the published library, which are used together with `Agent`.
 LearnerState = learner_lib.LearnerState
 get_settings_disco = agents.get_settings_disco
 get_settings_actor_critic = agents.get_settings_actor_critic
@@ -34,12 +34,12 @@ class Agent:
   All methods are pure functions of their arguments.
 
   Attributes:
-    settings: the agent settings it was built with.
+    settings: the agent settings.
     single_observation_spec: tree of specs of one stream's observation.
     single_action_spec: spec of one stream's action.
     update_rule: the rule, see `update_rules.base.UpdateRule`.
     critic: the critic (`value_fns.value_fn.ValueFunction`), or None.
-    learner: the learner step, which `learner_step` calls.
+    learner: the `LearnerStep` that the method `learner_step` calls.
   """
 
   def __init__(
@@ -56,13 +56,13 @@ class Agent:
     Args:
       single_observation_spec: tree of specs of one stream's observation.
       single_action_spec: scalar, discrete, int32.
-      agent_settings: see `get_settings_disco` and its siblings. With a group
-        `value_fn` the agent has a critic.
+      agent_settings: see `get_settings_disco`. With a group `value_fn`, the
+        agent has a critic.
       batch_axis_name: axis (or axes) over which the batch is sharded and
         gradients and statistics are averaged, or None.
-      optimizer: of θ; it replaces the one that the settings describe, their
-        learning rate and clip included. In meta-training it is differentiated:
-        optax.adam, e.g., needs an `eps_root` above 0 for that.
+      optimizer: the optimiser of θ, instead of the one in the settings, with
+        its learning rate and clip. Meta-training differentiates through it;
+        `optax.adam`, for example, then needs an `eps_root` above 0.
     """
     agents.check_agent_settings(agent_settings)
     self.settings = agent_settings
@@ -101,7 +101,7 @@ class Agent:
     batch_axis_name: Any | None = None,
     optimizer: optax.GradientTransformation | None = None,
   ) -> 'Agent':
-    """Builds the agent of an environment; arguments as of the constructor."""
+    """Builds an agent for an environment; arguments as in the constructor."""
     return cls(
       single_observation_spec=env.single_observation_spec(),
       single_action_spec=env.single_action_spec(),
@@ -126,7 +126,7 @@ class Agent:
 
     Args:
       rng: key.
-      batch_size: number of streams; matters to networks with memory only.
+      batch_size: number of streams; only networks with memory depend on it.
 
     Returns:
       The state, empty for a network without memory.
@@ -160,7 +160,7 @@ class Agent:
 
     Args:
       actor_params: θ.
-      rng: consumed whole, by the sampling of the actions.
+      rng: key to sample the actions with; it is not split.
       timestep: leaves [B, ...].
       actor_state: the network's state before this step.
 
@@ -191,8 +191,8 @@ class Agent:
   ) -> tuple[types.AgentOuts, types.HaikuState]:
     """Applies the network along a trajectory.
 
-    Its memory is reset where an episode begins: on the steps that show a new
-    episode's first observation, which are those with discount 0.
+    The network's memory is reset at steps with discount 0, which show the first
+    observation of a new episode.
 
     Args:
       agent_net_params: θ.
@@ -222,13 +222,13 @@ class Agent:
 
     Args:
       rng: for rules that need randomness.
-      rollout: leaves [T+1, B, ...]; of `agent_outs` (those of the policy that
-        acted) the known rules read only the logits.
+      rollout: leaves [T+1, B, ...]. `agent_outs` are those of the policy that
+        acted; the built-in rules use only their logits.
       learner_state: the state before.
       agent_net_state: the network's state before the rollout's first step.
       update_rule_params: η.
-      is_meta_training: whether the step is differentiated in η; then the log
-        also carries the rule's targets, as `meta_out`.
+      is_meta_training: whether the step is differentiated with respect to η.
+        The log then also contains the rule's targets, as `meta_out`.
 
     Returns:
       The state after, the network's state after the rollout, and a log of
@@ -249,7 +249,7 @@ class Agent:
     return learner_state, out.net_state, log
 
   def _check_network(self) -> None:
-    """Traces the network: it must build, and predict what the rule needs."""
+    """Traces the network, and checks its outputs against the rule's specs."""
 
     def one_step() -> types.AgentOuts:
       params, state = self._init_network(jax.random.PRNGKey(0), 1)

@@ -1,7 +1,7 @@
-"""Places work on devices: the only file that knows how many there are.
+"""Shards work over a grid of devices.
 
-Work has lanes, which are independent of each other (agents, or seeds of one
-agent), and within a lane a batch of environments. The devices form a grid:
+Work consists of independent lanes (agents, or seeds of one agent), each with a
+batch of environments. The devices form a grid:
 
               batch shards
            ┌───────┬───────┐
@@ -38,7 +38,7 @@ class Placement:
   """Compiles functions for a grid of devices, and maps them over lanes.
 
   Attributes:
-    devices: all of them.
+    devices: the devices, row by row.
     num_lane_shards: rows of the grid.
     num_batch_shards: columns of the grid.
     batch_axis: name of the axis over which a lane's batch is sharded, for
@@ -55,11 +55,11 @@ class Placement:
     """Arranges the devices.
 
     Args:
-      devices: by default the first of this process.
+      devices: the devices; by default the first one of this process.
       num_lane_shards: rows of the grid; must divide the number of devices.
-      lanes_at_once: how many lanes of a device are vmapped; the others follow
-        sequentially, within the same program. 1 needs the least memory. None
-        for the faster: 1 on CPU, all of them elsewhere.
+      lanes_at_once: how many lanes of a device are vmapped; groups of that size
+        run sequentially, within the same program. 1 needs the least memory.
+        None for the fastest: 1 on CPU, all lanes elsewhere.
     """
     if devices is None:
       devices = jax.local_devices()[:1]
@@ -101,12 +101,13 @@ class Placement:
     """Compiles a function for all devices.
 
     Args:
-      function: of one shard of each argument. Averages over the batch are its
-        own to take, over `batch_axis`.
-      in_specs: for each array argument a tree of `Spec`s, a prefix of its own.
-      out_specs: the same of the result.
-      donate: indices of arguments whose memory may be reused.
-      num_static: how many of the last arguments are constants of the program.
+      function: takes one shard of each argument; it must average over
+        `batch_axis` itself.
+      in_specs: for each array argument, a tree of `Spec`s that is a prefix of
+        the argument.
+      out_specs: the same for the result.
+      donate: indices of arguments that are donated.
+      num_static: how many of the last arguments are static.
 
     Returns:
       A `jax.jit` function of whole arrays.
@@ -128,7 +129,7 @@ class Placement:
     """Maps a function over axis 0 of all its arguments, inside a program.
 
     Args:
-      function: of one lane.
+      function: takes one lane of each argument.
       *args: trees of [lanes, ...].
 
     Returns:
@@ -147,7 +148,7 @@ class Placement:
     """Selects the lanes of this shard from all of them, inside a program.
 
     Args:
-      tree: leaves [lanes, ...], of all shards.
+      tree: leaves [lanes, ...], the lanes of all shards.
 
     Returns:
       Leaves [lanes / num_lane_shards, ...].
@@ -163,14 +164,14 @@ class Placement:
     return jax.tree.map(own, tree)
 
   def sum_lane_shards(self, tree: Any) -> Any:
-    """Sums over lane shards, inside a program."""
+    """Sums a tree over lane shards, inside a program."""
     return jax.lax.psum(tree, _LANES) if self._is_sharded else tree
 
   def put(self, tree: Any, specs: Any) -> Any:
     """Puts arrays on the devices.
 
     Args:
-      tree: of arrays, on the host or anywhere.
+      tree: arrays, on the host or on devices.
       specs: a tree of `Spec`s, a prefix of `tree`.
 
     Returns:
@@ -190,19 +191,19 @@ class Placement:
     return jax.device_get(tree)
 
   def shard_key(self, key: chex.PRNGKey) -> chex.PRNGKey:
-    """Returns a key of this batch shard's own, inside a program."""
+    """Returns the key of this batch shard, inside a program."""
     return shard_key(key, self.batch_axis)
 
 
 def shard_key(key: chex.PRNGKey, batch_axis: Any | None) -> chex.PRNGKey:
-  """Returns a key of this shard's own; the key itself where there is one shard.
+  """Returns a key that differs between the shards of a batch.
 
   Args:
-    key: the same on all shards.
-    batch_axis: over which the batch is sharded, or None.
+    key: a key, the same on all shards.
+    batch_axis: axis over which the batch is sharded, or None.
 
   Returns:
-    The key with the shard's index folded in.
+    The key with the shard's index folded in; the key itself without an axis.
   """
   if batch_axis is None:
     return key
@@ -213,7 +214,7 @@ def first_devices(number: int) -> list[jax.Device]:
   """Returns the first devices of this process.
 
   Args:
-    number: how many.
+    number: how many devices.
   """
   devices = jax.local_devices()
   if not 1 <= number <= len(devices):
@@ -225,10 +226,10 @@ def first_devices(number: int) -> list[jax.Device]:
 
 
 def most_devices(fits: Callable[[int], bool]) -> list[jax.Device]:
-  """Returns as many devices of this process as can share the work.
+  """Returns as many devices of this process as the work can be divided over.
 
   Args:
-    fits: whether the work can be divided by a number; it can by 1.
+    fits: whether the work can be divided over a number of devices; true for 1.
   """
   devices = jax.local_devices()
   return devices[: max(filter(fits, range(1, len(devices) + 1)))]
@@ -237,11 +238,11 @@ def most_devices(fits: Callable[[int], bool]) -> list[jax.Device]:
 def check_fits(tree: Any, what: str, advice: str) -> None:
   """Raises a `ValueError` for arrays larger than the memory of this machine.
 
-  An accelerator refuses them by itself; a host would swap, or kill the process
-  much later.
+  Checks on CPU only, where the process would swap or be killed much later;
+  accelerators raise an error by themselves.
 
   Args:
-    tree: of arrays or specs.
+    tree: arrays or specs.
     what: their name in the message.
     advice: how to make them smaller.
   """
@@ -257,15 +258,15 @@ def check_fits(tree: Any, what: str, advice: str) -> None:
 
 
 def mean(tree: Any, axis: Any | None) -> Any:
-  """Averages over the shards of an axis; unchanged where it is None."""
+  """Averages a tree over the shards of an axis; unchanged if that is None."""
   return tree if axis is None else jax.lax.pmean(tree, axis)
 
 
 def total(tree: Any, axis: Any | None) -> Any:
-  """Sums over the shards of an axis; unchanged where it is None."""
+  """Sums a tree over the shards of an axis; unchanged if that is None."""
   return tree if axis is None else jax.lax.psum(tree, axis)
 
 
 def copy(tree: types.AgentParams) -> Any:
-  """Copies every leaf: memory that is donated must not be shared."""
+  """Copies every leaf, since donated buffers must not be shared."""
   return jax.tree.map(lambda x: jax.numpy.array(x, copy=True), tree)

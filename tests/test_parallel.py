@@ -1,13 +1,19 @@
-"""Many devices learn as one does."""
+"""Lanes and batches on a grid of devices; many devices learn as one does."""
+
+import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from disco_rl import agent
+from disco_rl import parallel
+from disco_rl.config import batching as batching_lib
 from disco_rl.environments import registry
-from disco_rl.evaluation import agent_loop as experiment
+from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import population
+from disco_rl.learning import actors
 from tests.support import golden
 from tests.support import small
 
@@ -22,7 +28,7 @@ def test_eight_devices_learn_as_one_on_the_same_data():
       'catch_numpy',
       num_devices=num_devices,
       batch_size=16,
-      replay_ratio=1,
+      num_envs=16,
     )
     state, metrics = many.run(eta, many.init(), 4)
     states.append((state.learner, metrics))
@@ -43,19 +49,18 @@ def test_eight_devices_learn_as_one_on_the_same_data():
 @pytest.mark.slow
 def test_eight_devices_are_eight_shards_of_one():
   """The whole loop, with replay, against a map over shards on one device."""
-  sizes = dict(batch_size=64, rollout_length=6, replay_capacity=128)
+  sizes = dict(
+    batch_size=64, num_envs=16, rollout_length=6, replay_capacity=128
+  )
   many, eta = small.make_population('disco', num_devices=8, **sizes)
   state, metrics = many.run(eta, many.init(), 8)
 
-  own = experiment.Config(replay_ratio=4, **sizes).per_device(8)
+  own = batching_lib.Batching(**sizes).per_shard(8)
   env = registry.get_environment('catch', own.num_envs, rows=5, columns=4)
-  an_agent = agent.Agent(
-    single_observation_spec=env.single_observation_spec(),
-    single_action_spec=env.single_action_spec(),
-    agent_settings=small.settings('disco'),
-    batch_axis_name='batch',
+  an_agent = agent.Agent.for_environment(env, small.settings('disco'), 'batch')
+  shard = agent_loop.AgentLoop(
+    an_agent, actors.make(an_agent, env), own, 'batch'
   )
-  shard = experiment.Experiment(an_agent, env, own, 'batch')
 
   def run_shard(key):
     return shard.run(eta, shard.init(key), 8)
@@ -89,7 +94,7 @@ def test_one_device_that_is_not_the_first():
   one = population.Population(
     registry.environment_fn('catch', rows=5, columns=4),
     small.settings('actor_critic'),
-    experiment.Config(**small.SIZES),
+    batching_lib.Batching(**small.SIZES),
     devices=[device],
   )
   state, _ = one.run({}, one.init(), 1)
@@ -102,7 +107,136 @@ def test_by_default_as_many_devices_as_fit():
     return population.Population(
       registry.environment_fn('catch'),
       small.settings('actor_critic'),
-      experiment.Config(batch_size=num_envs, replay_ratio=1),
+      batching_lib.Batching(batch_size=num_envs, num_envs=num_envs),
     )
 
-  assert [len(make(n).devices) for n in (1, 6, 12, 16)] == [1, 6, 6, 8]
+  assert [len(make(n).placement.devices) for n in (1, 6, 12, 16)] == [
+    1,
+    6,
+    6,
+    8,
+  ]
+
+
+def _grid(num_devices, num_lane_shards=1, lanes_at_once=None):
+  return parallel.Placement(
+    jax.devices()[:num_devices],
+    num_lane_shards=num_lane_shards,
+    lanes_at_once=lanes_at_once,
+  )
+
+
+@pytest.mark.parametrize('lanes_at_once', [1, 2, 4, 5, None])
+def test_lanes_are_mapped_in_any_number_at_once(lanes_at_once):
+  """Also where the last of several groups is smaller, as of 5 by 2."""
+  xs, keys = jnp.arange(15.0).reshape(5, 3), jnp.arange(5)
+
+  def function(x, key):
+    noise = jax.random.normal(jax.random.PRNGKey(key), x.shape)
+    return dict(sum=jnp.sum(x + noise), x=x * key), key + 1
+
+  wanted = [function(x, key) for x, key in zip(xs, keys, strict=True)]
+  wanted = jax.tree.map(lambda *leaves: np.stack(leaves), *wanted)
+  placement = _grid(1, lanes_at_once=lanes_at_once)
+  map_lanes = functools.partial(placement.map_lanes, function)
+  golden.check_trees_close(jax.jit(map_lanes)(xs, keys), wanted, 1e-6)
+  # At most so many lanes are in the program's memory at once.
+  shapes = str(jax.make_jaxpr(map_lanes)(xs, keys))
+  assert ('scan' in shapes) == (lanes_at_once in (1, 2, 4, None))
+
+
+def test_lanes_are_sequential_on_cpu_by_default():
+  assert parallel.Placement()._lanes_at_once == 1
+  assert _grid(1, lanes_at_once=3)._lanes_at_once == 3
+
+
+@pytest.mark.parametrize(('rows', 'columns'), [(1, 1), (4, 1), (1, 4), (2, 2)])
+def test_lanes_are_sharded_over_rows_and_batches_over_columns(rows, columns):
+  placement = _grid(rows * columns, num_lane_shards=rows)
+  assert placement.num_lane_shards == rows
+  assert placement.num_batch_shards == columns
+  assert (placement.batch_axis is None) == (rows * columns == 1)
+  shapes = []
+
+  def function(lanes, batch, every):
+    shapes.append((lanes.shape, batch.shape, every.shape))
+    assert placement.own_lanes(every).shape == lanes.shape
+    average = parallel.mean(jnp.mean(batch, axis=1), placement.batch_axis)
+    total = parallel.total(jnp.sum(batch, axis=1), placement.batch_axis)
+    of_all_lanes = placement.sum_lane_shards(jnp.sum(lanes))
+    same = placement.own_lanes(every) - lanes
+    return average, total, same, of_all_lanes
+
+  specs = (parallel.BY_LANE, parallel.BY_BATCH, parallel.REPLICATED)
+  by_lane, whole = parallel.BY_LANE, parallel.REPLICATED
+  call = placement.compile(function, specs, (by_lane, by_lane, by_lane, whole))
+  lanes = np.arange(4.0)
+  batch = np.arange(32.0).reshape(4, 8)
+  arguments = (lanes, batch, lanes)
+  average, total, same, of_all_lanes = call(*arguments)
+  assert shapes[0] == ((4 // rows,), (4 // rows, 8 // columns), (4,))
+  np.testing.assert_allclose(average, batch.mean(axis=1))
+  np.testing.assert_allclose(total, batch.sum(axis=1))
+  np.testing.assert_array_equal(same, np.zeros(4))
+  assert float(of_all_lanes) == 6
+  # What is put there beforehand stays there.
+  placed = [placement.put(x, s) for x, s in zip(arguments, specs, strict=True)]
+  shard_shapes = [x.addressable_shards[0].data.shape for x in placed]
+  assert tuple(shard_shapes) == shapes[0]
+  np.testing.assert_allclose(placement.fetch(call(*placed))[0], average)
+
+
+def test_each_batch_shard_has_a_key_of_its_own():
+  """The same in every row: lanes are told apart by their own keys."""
+  key = jax.random.PRNGKey(3)
+  placement = _grid(8, num_lane_shards=2)
+  keys = placement.compile(
+    lambda key: placement.shard_key(key)[None, None],
+    (parallel.REPLICATED,),
+    parallel.BY_BATCH,
+  )(key)
+  assert keys.shape == (2, 4, 2)
+  np.testing.assert_array_equal(keys[0], keys[1])
+  assert len(np.unique(np.asarray(keys[0]), axis=0)) == 4
+  for i, own in enumerate(keys[0]):
+    np.testing.assert_array_equal(own, jax.random.fold_in(key, i))
+  # On one device it is the key itself.
+  assert _grid(1).shard_key(key) is key
+  assert parallel.shard_key(key, None) is key
+
+
+@pytest.mark.parametrize(
+  ('kwargs', 'message'),
+  [
+    (dict(num_devices=8, num_lane_shards=3), '8 devices cannot form 3 equal'),
+    (dict(num_devices=2, num_lane_shards=4), '2 devices cannot form 4 equal'),
+    (dict(num_devices=2, num_lane_shards=0), '2 devices cannot form 0 equal'),
+    (dict(num_devices=0), 'devices must be one or more'),
+    (dict(num_devices=1, lanes_at_once=0), 'lanes_at_once must be at least 1'),
+  ],
+)
+def test_uneven_grids_are_refused(kwargs, message):
+  with pytest.raises(ValueError, match=message):
+    _grid(**kwargs)
+
+
+def test_a_number_of_devices_that_there_is_not_is_refused():
+  assert parallel.first_devices(3) == jax.devices()[:3]
+  for number in (0, 9):
+    with pytest.raises(ValueError, match=f'between 1 and 8, got {number}'):
+      parallel.first_devices(number)
+  assert parallel.most_devices(lambda n: 6 % n == 0) == jax.devices()[:6]
+
+
+def test_static_and_donated_arguments():
+  placement = _grid(2)
+  call = placement.compile(
+    lambda x, n: n * x,
+    (parallel.BY_BATCH,),
+    parallel.BY_BATCH,
+    donate=[0],
+    num_static=1,
+  )
+  x = placement.put(np.ones((1, 4)), parallel.BY_BATCH)
+  assert call(x, 3).tolist() == [[3] * 4]
+  assert x.is_deleted()

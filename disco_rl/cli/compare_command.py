@@ -4,8 +4,8 @@
   disco-rl compare runs/meta-catch runs/meta-catch-2
 
 Runs of `eval` are compared by the learning curves of their agents; runs of
-`meta-train` by the returns of the agents in training and, with --eval-every, of
-fresh agents, each environment by itself.
+`meta-train` by the returns in each environment: those of the agents in training
+and, with --eval-every, those of fresh agents.
 """
 
 import argparse
@@ -26,27 +26,27 @@ from disco_rl.runs import run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Describes the command's options."""
+  """Adds the command's options."""
   add = parser.add_argument
   add('runs', nargs='+', metavar='RUN', help='folder of a run')
   add(
     '--out',
     default='comparison.png',
     metavar='FILE',
-    help='the picture (default: comparison.png)',
+    help='file of the picture (default: comparison.png)',
   )
   add('--overwrite', action='store_true', help='replace --out if it exists')
   add(
     '--x',
     choices=('iteration', 'env_steps'),
     default='iteration',
-    help='horizontal axis (default: iteration, which for runs of meta-train is '
-    'the meta-update)',
+    help='horizontal axis (default: iteration; for runs of meta-train, the '
+    'meta-update)',
   )
   add(
     '--column',
-    help='vertical axis, a column of metrics.csv (default: average_return, for '
-    'runs of meta-train the returns in each environment)',
+    help='vertical axis, a column of metrics.csv (default: average_return; for '
+    'runs of meta-train, the returns in each environment)',
   )
 
 
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-  """A run that was read."""
+  """The folder, config and rows of a run."""
 
   path: pathlib.Path
   config: dict[str, Any]
@@ -98,7 +98,7 @@ def _read(path: pathlib.Path) -> _Run:
 
 
 def _by_name(runs: list[_Run]) -> dict[str, _Run]:
-  """Runs by their rule, and by their path where that is not enough."""
+  """Names runs by their rule, and by their path, too, if that is not unique."""
   named: dict[str, _Run] = {}
   for run in runs:
     name = run.config['rule']
@@ -109,7 +109,7 @@ def _by_name(runs: list[_Run]) -> dict[str, _Run]:
 def _compare_agents(
   runs: list[_Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
-  """Learning curves of agents: a table, and a figure if there can be one."""
+  """Compares runs of `eval`; returns a table, and a figure or None."""
   figure = None
   if plots.is_available():
     figure = plots.learning_curves(
@@ -128,7 +128,7 @@ def _compare_agents(
 def _compare_rules(
   runs: list[_Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
-  """Returns by environment along meta-training: a table, and a figure."""
+  """Compares runs of `meta-train`; returns a table, and a figure or None."""
   if arguments.x != 'iteration':
     raise errors.UsageError(
       f'--x {arguments.x} is for runs of eval; those of meta-train are drawn '
@@ -174,7 +174,7 @@ def _compare_rules(
 
 
 def _column(rows: list[metrics.Row], column: str) -> list[metrics.Row]:
-  """A table with one column of another, called `value`."""
+  """Extracts one column of a table, as the column `value`."""
   if rows and column not in rows[0]:
     known = sorted(rows[0])
     raise errors.UsageError(f'no column {column!r}; there are {known}')

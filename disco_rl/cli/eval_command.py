@@ -3,12 +3,12 @@
   disco-rl eval --rule disco_103                    # Catch, 1000 iterations
   disco-rl eval --rule actor_critic --num-seeds 5 --out runs/baseline
   disco-rl eval --rule my_rule.npz --set agent.learning_rate=3e-4
-  disco-rl eval --resume runs/baseline              # after a kill, or for more
+  disco-rl eval --resume runs/baseline              # from its last checkpoint
 
 The defaults are the published setting: Catch 8x8, rollouts of 29 steps, batches
-of 64 from a replay of 1024 trajectories, each used 32 times. In the output
-folder are the settings (config.json), the metrics (metrics.csv), the picture
-(curve.png) and the agents' final parameters (params_SEED.npz).
+of 64 from a replay of 1024 trajectories, each used 32 times. The output folder
+contains the settings (config.json), the metrics (metrics.csv), the learning
+curve (curve.png) and the agents' final parameters (params_SEED.npz).
 """
 
 import argparse
@@ -32,13 +32,13 @@ from disco_rl.update_rules import registry as rule_registry
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Describes the command's options."""
+  """Adds the command's options."""
   add = parser.add_argument
   add(
     '--rule',
     help='disco_103 (the published rule, downloaded once), another name that '
-    '`disco-rl rules` lists, the path of a rule file, the folder of a run that '
-    'made one (its best), or the hand-designed '
+    '`disco-rl rules` lists, the path of a rule file, the folder of a run (its '
+    'best rule, or else its last), or the hand-designed '
     f'{" or ".join(rule_registry.hand_designed())} (default: '
     f'{rule_lib.DEFAULT}, a small rule that is shipped with the library)',
   )
@@ -49,26 +49,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--steps',
     type=int,
-    help='training iterations in all; each acts for one rollout and takes one '
-    'learner step (default: 1000). With --resume it can be raised, unless a '
+    help='total number of iterations; each acts for one rollout and takes one '
+    'learner step (default: 1000). It can be raised with --resume, unless the '
     'schedule of the learning rate ends with it',
   )
   add(
     '--num-seeds',
     type=int,
-    help='independent agents, trained at once with seeds SEED, SEED+1, ... '
-    '(default: 1)',
+    help='number of independent agents, which are trained together, with seeds '
+    'SEED, SEED+1, ... (default: 1)',
   )
   add(
     '--devices',
     type=int,
-    help='over how many devices to shard each batch (default: as many as the '
-    'environments can be sharded over)',
+    help='number of devices over which each batch is sharded (default: as many '
+    'as the environments can be sharded over)',
   )
   add(
     '--preset',
     help='settings of a published evaluation: '
-    f'{", ".join(presets.PRESETS)}. They are those of large machines',
+    f'{", ".join(presets.PRESETS)}. They need large machines',
   )
   run_options.add_run_arguments(
     parser,
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _describe_start(plan: eval_run.Plan, a_run: run_lib.Run) -> str:
-  """Says which rule is used where, before the first compilation."""
+  """Describes rule, environment, seeds and devices, before compiling."""
   trainable: Any = a_run.trainable
   devices = trainable.population.placement.devices
   return (
@@ -108,7 +108,7 @@ def _finish(a_run: run_lib.Run, outcome: loop.Outcome) -> None:
 
 
 def _report(a_run: run_lib.Run) -> None:
-  """Prints the table at the end, and where the picture is."""
+  """Prints a table of returns, and the paths of picture and metrics."""
   assert a_run.folder is not None
   at, values = metrics.curves(a_run.rows, 'average_return')
   finals = metrics.average_returns(a_run.rows, metrics.LAST)

@@ -10,8 +10,8 @@ import disco_rl
 from disco_rl.cli import errors
 from disco_rl.cli import huge_pages
 
-# Command to its module, which is imported only when it is used: JAX takes long
-# to import, and `disco-rl --help` should not.
+# Command to its module and help. Modules are imported when they are used, since
+# JAX takes long to import, and `disco-rl --help` should not.
 _COMMANDS = {
   'eval': ('eval_command', 'train fresh agents with a rule'),
   'meta-train': ('meta_train_command', 'discover or improve a rule'),
@@ -19,7 +19,7 @@ _COMMANDS = {
   'rules': ('rules_command', 'list the known rules'),
 }
 
-# Those that compile for long.
+# Commands that compile large programs.
 _COMPILING = ('eval', 'meta-train')
 
 
@@ -27,7 +27,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
   """Builds the parser of all commands.
 
   Args:
-    command: the one whose options are wanted; None for none of them.
+    command: the command whose options are added; None for no options.
 
   Returns:
     The parser.
@@ -56,11 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs one command.
 
   Args:
-    argv: its words; None for those of this process.
+    argv: its command-line arguments; None for those of this process.
 
   Returns:
-    The exit code: 0 if all went well, 1 if training failed, 2 if something
-    asked for cannot be done, 130 if it was interrupted.
+    The exit code: 0 for success, 1 if training failed, 2 for usage errors, 130
+    if it was interrupted.
   """
   words = list(sys.argv[1:] if argv is None else argv)
   command = next((word for word in words if word in _COMMANDS), None)
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def start() -> int:
-  """Runs the command of this process, restarted as it runs fastest."""
+  """Runs the command of this process, with huge pages if it compiles."""
   if any(word in _COMPILING for word in sys.argv[1:2]):
     huge_pages.restart()
   return main()

@@ -4,18 +4,18 @@
   disco-rl meta-train --init disco_103 --steps 50
   disco-rl meta-train --num-agents 8 --set meta.num_inner_updates=20
   disco-rl meta-train --resume runs/my_rule
-  disco-rl eval --rule runs/my_rule                 # fresh agents learn with it
+  disco-rl eval --rule runs/my_rule                 # train fresh agents with it
 
-The defaults are the small reference setting: two agents on Catch 5x5, windows
-of two inner updates on 16 steps of 32 environments, 800 meta-updates. In the
-output folder are the settings (config.json), the metrics (metrics.csv, with the
-episodes' returns by environment), pictures (returns.png, rewards.png,
-training.png) and the rule as it is now (rule.npz). With --eval-every there are
-also the returns that fresh agents reach with it (evaluations_ENV.csv,
-evaluations.png), beside those with the initial rule and with the hand-designed
-actor_critic (baseline_ENV.csv), and the best rule so far (best_rule.npz): the
-one with the highest (return - initial) / |baseline - initial|, averaged over
-environments.
+The defaults are the small reference setting: two agents on Catch 5x5, 800
+meta-updates, each with two inner updates on rollouts of 16 steps in 32
+environments. The output folder contains the settings (config.json), the metrics
+(metrics.csv, with the average return in each environment), pictures
+(returns.png, rewards.png, training.png) and the current rule (rule.npz). With
+--eval-every it also contains the returns of fresh agents with the initial and
+the current rule (evaluations_ENV.csv, evaluations.png) and with the
+hand-designed actor_critic (baseline_ENV.csv), and the best rule so far
+(best_rule.npz): the one with the highest
+(return - initial) / |baseline - initial|, averaged over environments.
 """
 
 import argparse
@@ -31,52 +31,52 @@ from disco_rl.runs import run as run_lib
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Describes the command's options."""
+  """Adds the command's options."""
   add = parser.add_argument
   add(
     '--rule',
-    help='the kind of rule to discover: disco, or one of your own that a '
-    'module of --use registers and that has parameters (default: disco, or '
-    'that of --init)',
+    help='kind of rule to discover: disco, or a rule with parameters that a '
+    'module of --use registers (default: that of --init, or disco)',
   )
   add(
     '--init',
-    help='where η begins: random, a name that `disco-rl rules` lists, or the '
-    'path of a rule file or of the folder of a run (default: random). A rule '
-    'that was trained before goes on with a smaller meta.learning_rate, '
+    help='initial η: random, a name that `disco-rl rules` lists, or the path '
+    'of a rule file or of the folder of a run (default: random). A trained '
+    'rule is fine-tuned with a smaller meta.learning_rate, '
     f'{config_lib.FINE_TUNING_LEARNING_RATE:g} instead of '
-    f'{config_lib.Config.learning_rate:g}, unless --set says otherwise',
+    f'{config_lib.Config.learning_rate:g}, unless --set changes it',
   )
   add(
     '--env',
     action='append',
-    help='environment of a group of agents; it must be written in JAX, as are '
-    'catch and gymnax:<id>. May be repeated (default: catch, 5x5)',
+    help='environment of a group of agents, which must be written in JAX, such '
+    'as catch and gymnax:<id>. May be repeated (default: catch, 5x5)',
   )
   add(
     '--steps',
     type=int,
-    help='meta-updates in all (default: 800). With --resume it can be raised',
+    help='total number of meta-updates (default: 800). It can be raised with '
+    '--resume',
   )
   add('--num-agents', type=int, help='agents in each environment (default: 2)')
   add(
     '--eval-every',
     type=int,
     metavar='K',
-    help='before the first and after every K meta-updates, train fresh agents '
-    'with the rule and log their return (default: never)',
+    help='train fresh agents with the rule and log their returns, before the '
+    'first and after every K meta-updates (default: never)',
   )
   add(
     '--eval-env',
     action='append',
     metavar='ENV',
-    help='environment for --eval-every; may be repeated, and set up by e.g. '
-    '--set eval.env.catch.rows=8 (default: those of --env)',
+    help='environment for --eval-every, with settings such as '
+    '--set eval.env.catch.rows=8. May be repeated (default: those of --env)',
   )
   add(
     '--devices',
     type=int,
-    help='over how many devices to shard the work (default: 1)',
+    help='number of devices over which the work is sharded (default: 1)',
   )
   run_options.add_run_arguments(
     parser,
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _describe_start(plan: meta_run.Plan, a_run: run_lib.Run) -> str:
-  """Says how many agents train η where, before the first compilation."""
+  """Describes agents, environments and the initial η, before compiling."""
   del a_run
   envs = plan.request['env']
   init = plan.rule.name if plan.rule else plan.request['init']
@@ -108,7 +108,7 @@ def _describe_start(plan: meta_run.Plan, a_run: run_lib.Run) -> str:
 
 
 def _report(a_run: run_lib.Run) -> None:
-  """Prints how training went, and where its results are."""
+  """Prints the first and last metrics, and the paths of the results."""
   folder, rows = a_run.folder, a_run.rows
   assert folder is not None
   first, last = rows[0], rows[-1]

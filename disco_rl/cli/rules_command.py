@@ -1,7 +1,7 @@
-"""Lists the known rules: what they are, and whether they are on this machine.
+"""Lists the known rules: their kind, and whether they are on this machine.
 
-A rule that is not here is downloaded when it is first used, or found in the
-folder named by the environment variable DISCO_RL_WEIGHTS.
+A rule that is not on this machine is downloaded on first use. Rule files in the
+folder named by the environment variable DISCO_RL_WEIGHTS are found by name.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from disco_rl.rule_zoo import rule as rule_lib
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """There are no options."""
+  """Adds no options."""
   del parser
 
 

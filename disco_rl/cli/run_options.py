@@ -1,4 +1,4 @@
-"""Options and endings that the commands which make runs have in common."""
+"""Options and execution of the commands that make runs."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -27,9 +27,9 @@ def add_run_arguments(
   """Adds the options that every run has.
 
   Args:
-    parser: of the command.
-    examples_of_settings: for the help of `--set`.
-    default_network: for the help of `--net`.
+    parser: the command's parser.
+    examples_of_settings: examples for the help of `--set`.
+    default_network: the default in the help of `--net`.
   """
   add = parser.add_argument
   add(
@@ -42,16 +42,16 @@ def add_run_arguments(
     '--use',
     action='append',
     metavar='MODULE',
-    help='import a module of yours first, which may register environments, '
-    'rules and networks. May be repeated',
+    help='module to import first, which may register environments, rules and '
+    'networks. May be repeated',
   )
-  add('--seed', type=int, help='(first) seed (default: 0)')
+  add('--seed', type=int, help='seed, or the first of them (default: 0)')
   add(
     '--set',
     action='append',
     metavar='NAME=VALUE',
-    help=f'change any setting, e.g. {examples_of_settings}; --dry-run shows '
-    'them all. May be repeated',
+    help=f'change a setting, e.g. {examples_of_settings}; --dry-run shows all '
+    'settings. May be repeated',
   )
   add(
     '--out',
@@ -66,28 +66,28 @@ def add_run_arguments(
   add(
     '--resume',
     metavar='DIR',
-    help='resume the run in DIR from its last checkpoint, bit-exact where the '
-    'environment has snapshots of its state',
+    help='resume the run in DIR from its last checkpoint; bit-exact if the '
+    "environment's state can be saved",
   )
   add(
     '--dry-run',
     action='store_true',
-    help='check and show all settings, with where each came from, and stop',
+    help='check all settings, show them and their origins, and stop',
   )
-  add('--quiet', action='store_true', help='no progress bar')
+  add('--quiet', action='store_true', help='show no progress bar')
 
 
 @dataclasses.dataclass(frozen=True)
 class RunCommand:
-  """What is different between commands that make runs.
+  """The functions of a command that makes runs.
 
   Attributes:
-    defaults: of the request, see `config.resolve`.
-    make_plan: from a request to the plan of a new run.
-    plan_of_folder: from a folder and the number of steps, or None, to the plan
-      of the run in it.
-    name_run: from a plan to a name for its folder.
-    describe_start: from a plan and its run to the first line of output.
+    defaults: defaults of the request, see `config.resolve`.
+    make_plan: makes the plan of a new run from a request.
+    plan_of_folder: makes the plan of the run in a folder; `steps` changes the
+      number of steps, unless it is None.
+    name_run: returns a name for the folder of a plan.
+    describe_start: returns the first line of output, from a plan and its run.
     finish: called with the run and the outcome when it is finished.
   """
 
@@ -100,11 +100,11 @@ class RunCommand:
 
 
 def run(arguments: argparse.Namespace, command: RunCommand) -> int:
-  """Starts or resumes a run, and runs it to the end, Ctrl-C or an error.
+  """Starts or resumes a run, and runs it until its end, Ctrl-C or an error.
 
   Args:
-    arguments: of the command.
-    command: which command it is.
+    arguments: the command's arguments.
+    command: the command.
 
   Returns:
     The exit code.
@@ -131,10 +131,10 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
 def _make_request(
   arguments: argparse.Namespace, defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Returns the request of the command line, with defaults filled in."""
+  """Makes the request from the command's arguments and the defaults."""
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
-  given = {name: getattr(arguments, name) for name in defaults}
+  given = {name: getattr(arguments, name, None) for name in defaults}
   return {
     name: default if given[name] is None else given[name]
     for name, default in defaults.items()
@@ -144,7 +144,7 @@ def _make_request(
 def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
   """Opens the folder of a run and resumes it; only `--steps` may be changed."""
   for name in [*command.defaults, 'out', 'overwrite', 'dry_run']:
-    value = getattr(arguments, name)
+    value = getattr(arguments, name, None)
     if name != 'steps' and value is not None and value is not False:
       raise errors.UsageError(
         f'--{name.replace("_", "-")} cannot be changed with --resume; only '
@@ -169,7 +169,7 @@ def _execute(
   a_run: run_lib.Run,
   finish: Callable[[run_lib.Run, loop.Outcome], None],
 ) -> int:
-  """Runs to the end, until Ctrl-C or an error; returns the exit code."""
+  """Runs until the end, Ctrl-C or an error; returns the exit code."""
   assert a_run.folder is not None
   folder = a_run.folder
   with a_run, interrupts.Interrupts() as interrupt:

@@ -1,1 +1,1 @@
-"""Decides every setting before a run starts."""
+"""Resolves all settings before a run starts."""

@@ -1,4 +1,4 @@
-"""Default settings of agents and critics: rule, network, numbers."""
+"""Default settings of agents and critics."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -43,8 +43,8 @@ def get_settings_disco() -> config_dict.ConfigDict:
         value_cost=0.2,
         target_params_coeff=0.9,
         value_fn_td_lambda=0.95,
-        # Part of the published settings, read by nothing: the rule's γ is
-        # update_rule.value_discount. Another value than that is refused.
+        # Part of the published settings, but not used: the rule's γ is
+        # update_rule.value_discount. Other values than that are an error.
         discount_factor=disco.PUBLISHED_DISCOUNT,
       ),
       update_rule_name='disco',
@@ -119,15 +119,15 @@ def get_settings_critic() -> dict[str, Any]:
 
 
 def get_settings_of_class(name: str, rule_class: Any) -> config_dict.ConfigDict:
-  """Makes the settings of an agent for a rule without settings of its own.
+  """Makes the settings of an agent for a rule registered without settings.
 
   Args:
-    name: under which the rule is registered.
-    rule_class: its class, all arguments of which have defaults.
+    name: the rule's name in the registry.
+    rule_class: its class, whose arguments all have defaults.
 
   Returns:
-    The class's default arguments, no hyper-parameters, and a small network
-    (with a small action model, which is used if the rule asks for one).
+    The class's default arguments, no hyper-parameters, a small network with a
+    small action model, and a critic if the rule needs one.
   """
   more = {}
   if getattr(rule_class, 'needs_value_out', False):
@@ -174,8 +174,8 @@ def for_rule(rule: rule_lib.Rule) -> config_dict.ConfigDict:
     rule: from `disco_rl.load_rule`.
 
   Returns:
-    The default settings of its kind, with those that the rule was trained
-    with.
+    The default settings of its kind, updated with those that the rule was
+    trained with.
   """
   config = get_settings(rule.kind)
   update_from_plain(config, rule.settings)
@@ -195,10 +195,10 @@ _AGENT_SETTINGS = (
 
 
 def check_agent_settings(agent_settings: Mapping[str, Any]) -> None:
-  """Raises a `ValueError` for settings that an agent does not have.
+  """Raises a `ValueError` for unknown agent settings.
 
   Args:
-    agent_settings: its groups of settings and single ones, by name.
+    agent_settings: settings and groups of settings, by name.
   """
   for name in agent_settings:
     utils.lookup(dict.fromkeys(_AGENT_SETTINGS), name, 'agent setting')
@@ -207,13 +207,13 @@ def check_agent_settings(agent_settings: Mapping[str, Any]) -> None:
 def update_from_plain(
   config: config_dict.ConfigDict, plain: Mapping[str, Any]
 ) -> None:
-  """Takes over the settings a rule was trained with, in place.
+  """Updates an agent's settings with those of a trained rule, in place.
 
   Args:
-    config: an agent's settings.
-    plain: `update_rule` and `hyper_params` in the form of
-      `runs.plain_settings`; either may be missing. What they name replaces what
-      `config` has, the meta-network's settings as a whole.
+    config: the agent's settings.
+    plain: the groups `update_rule` and `hyper_params` in the form of
+      `runs.plain_settings`; either may be missing. Groups inside them, such as
+      the meta-network's settings, are replaced as a whole.
   """
   with config.unlocked():
     for group in rule_lib.SETTINGS_GROUPS:
@@ -225,7 +225,7 @@ def update_from_plain(
 
 
 def _locked(settings: dict[str, Any]) -> config_dict.ConfigDict:
-  """Settings that refuse names they do not have, so that typos are found."""
+  """Makes settings to which no new names can be added, to detect typos."""
   return config_dict.ConfigDict(settings).lock()
 
 

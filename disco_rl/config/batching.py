@@ -1,4 +1,4 @@
-"""How experience becomes batches: sizes of rollouts, batches and replay."""
+"""Sizes of rollouts, batches and replay."""
 
 import dataclasses
 
@@ -9,18 +9,18 @@ from disco_rl.config import schema
 class Batching:
   """Sizes of rollouts, batches and replay.
 
-  In every update, `num_envs` environments act for one rollout each. A batch is
-  drawn from the replay, or is those rollouts together with replayed ones. The
-  defaults are the published evaluation on Catch.
+  In every iteration, the agent acts in `num_envs` environments for one rollout
+  each. A batch is sampled from the replay, or consists of those rollouts and
+  replayed ones. The defaults are those of the published evaluation on Catch.
 
   Attributes:
     batch_size: trajectories per learner step.
     rollout_length: steps of a trajectory, T+1.
-    num_envs: environments that act. A trajectory is learned from `batch_size /
-      num_envs` times on average. As many as `batch_size`: there is no replay,
-      each batch is the rollouts just made.
-    fresh_in_batch: whether a batch has the rollouts just made and, for the
-      rest, replayed ones; or is sampled from the replay as a whole.
+    num_envs: number of environments. Each trajectory is used `batch_size /
+      num_envs` times on average. If it equals `batch_size`, there is no replay,
+      and each batch consists of the new rollouts.
+    fresh_in_batch: whether a batch contains the new rollouts besides replayed
+      ones; otherwise all of it is sampled from the replay.
     replay_capacity: trajectories kept; a multiple of `num_envs`.
     min_replay_size: trajectories needed before learning begins; None for one
       batch.
@@ -60,7 +60,7 @@ class Batching:
 
   @property
   def num_replayed(self) -> int:
-    """How many trajectories of a batch come from the replay."""
+    """Trajectories of a batch that are sampled from the replay."""
     if self.on_policy:
       return 0
     return self.batch_size - self.num_envs * self.fresh_in_batch
@@ -79,13 +79,13 @@ class Batching:
 
   @property
   def num_warm_up(self) -> int:
-    """Rollouts before the first that is learned from."""
+    """Iterations before the first learner step."""
     if self.on_policy:
       return 0
     return -(-self.first_fill // self.num_envs) - 1
 
   def fits_shards(self, num_shards: int) -> bool:
-    """Whether environments and batch can be sharded evenly."""
+    """Returns whether environments and batch can be sharded evenly."""
     sizes = (self.num_envs, self.batch_size)
     return num_shards >= 1 and not any(n % num_shards for n in sizes)
 
@@ -96,7 +96,7 @@ class Batching:
       num_shards: must divide the environments, the batch and the replay.
 
     Returns:
-      Sizes that many times smaller.
+      The sizes, divided by `num_shards`.
     """
     if not self.fits_shards(num_shards):
       raise ValueError(
@@ -122,8 +122,8 @@ def num_fresh(batch_size: int, replay_fraction: float) -> int:
   """Returns how many trajectories of a batch are fresh.
 
   Args:
-    batch_size: trajectories in all.
-    replay_fraction: the part of it that is replayed, in [0, 1).
+    batch_size: trajectories in a batch.
+    replay_fraction: the fraction that is replayed, in [0, 1).
 
   Returns:
     At least 1.

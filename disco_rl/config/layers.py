@@ -1,11 +1,11 @@
-"""Settings in layers: each layer changes some, and its name is remembered.
+"""Settings in layers: each layer changes some, and its name is recorded.
 
   layers = Layers(defaults)
   layers.apply('preset atari', {'agent.learning_rate': 3e-4})
   layers.apply_texts('--set', ['batching.batch_size=96'])
   layers.settings, layers.origins
 
-Every value passes the schema; a setting that is not there is refused.
+Every value is checked against the schema; unknown settings are an error.
 """
 
 import ast
@@ -23,22 +23,21 @@ class Layers:
   """A tree of settings that is changed layer by layer.
 
   Attributes:
-    settings: the tree as it is now.
-    origins: path of every setting that a layer changed to the layer's name.
+    settings: the current settings.
+    origins: path of a setting to the name of the layer that changed it last.
   """
 
   def __init__(self, defaults: Mapping[str, Any]):
-    """Begins with the defaults.
+    """Starts from the defaults.
 
     Args:
-      defaults: all settings there are, in groups. Names of groups may have dots
-        in them.
+      defaults: all settings, in groups, whose names may contain dots.
     """
     self.settings = config_dict.ConfigDict(defaults)
     self.origins: dict[str, str] = {}
 
   def __contains__(self, path: str) -> bool:
-    """Returns whether there is such a setting, or group of settings."""
+    """Returns whether a setting, or a group of settings, exists."""
     try:
       self._find(path)
     except ValueError:
@@ -61,7 +60,7 @@ class Layers:
       self._set(origin, path, value)
 
   def apply_texts(self, origin: str, assignments: Iterable[str]) -> None:
-    """Changes settings as they are written on a command line.
+    """Changes settings that are given as text, as on a command line.
 
     Args:
       origin: name of the layer.
@@ -76,16 +75,16 @@ class Layers:
       self._set(origin, path, _parse(text, path, node[name]))
 
   def mark(self, origin: str, tree: Mapping[str, Any], above: str) -> None:
-    """Notes that settings came from a layer, without changing them.
+    """Records that settings come from a layer, without changing them.
 
     Args:
       origin: name of the layer.
       tree: names of the settings, in groups; their values are not read.
-      above: path of the group that they are in.
+      above: path of the group that contains them.
     """
     for name, value in tree.items():
       path = f'{above}.{name}'
-      # A record, too, is written as a mapping.
+      # Records are written as mappings, too.
       is_group = isinstance(self[path], config_dict.ConfigDict)
       if is_group and isinstance(value, Mapping) and value:
         self.mark(origin, value, path)
@@ -101,7 +100,7 @@ class Layers:
     node, name = self._find(path)
     old = node[name]
     is_group = isinstance(old, config_dict.ConfigDict)
-    if is_group and not old:  # For arguments of somebody's own.
+    if is_group and not old:  # An empty group takes any settings.
       if not isinstance(value, Mapping) or not all(
         isinstance(key, str) for key in value
       ):
@@ -122,14 +121,14 @@ class Layers:
     self.origins[path] = origin
 
   def _find(self, path: str) -> tuple[Any, str]:
-    """Finds the group that a setting is in, and its name there."""
+    """Finds the group that contains a setting, and its name in the group."""
     node: Any = self.settings
     above, rest = '', path
     while True:
       if not isinstance(node, config_dict.ConfigDict):
         raise ValueError(f'{above} has no settings below it')
       known = list(node.keys())
-      # Names may have dots in them: the longest that fits is meant.
+      # Names may contain dots: the longest match counts.
       fitting = [name for name in known if f'{rest}.'.startswith(f'{name}.')]
       if not fitting:
         name = rest.partition('.')[0]
@@ -148,7 +147,7 @@ class Layers:
   def _suggestion(
     self, path: str, above: str, name: str, known: list[str]
   ) -> str:
-    """Says what may have been meant by a setting that is not there."""
+    """Suggests known settings for an unknown one."""
     # The end of a longer path first: `learning_rate` for `agent.learning_rate`.
     paths = sorted((p for p, _ in _leaves(self.settings)), key=_depth)
     longer = [p for p in paths if f'.{p}'.endswith(f'.{path}')]
@@ -161,7 +160,7 @@ class Layers:
 
 
 def _parse(text: str, path: str, default: Any) -> Any:
-  """Reads a value as it is typed; the schema checks it afterwards."""
+  """Parses a value that is given as text; the schema checks it afterwards."""
   field = schema.field_of(path, default)
   if field.kind is str and not (field.optional and text.lower() == 'none'):
     return text

@@ -1,4 +1,4 @@
-"""How η is trained: sizes, weights, and the agents it is trained with."""
+"""Settings of meta-training: sizes, weights and agents."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -11,20 +11,19 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import schema
 from disco_rl.environments import registry
 
-# The learning rate of an η that was trained before: the default of `Config`,
-# for random η, would ruin it.
+# For fine-tuning a trained η; the default of `Config` is for random η and would
+# ruin a trained one.
 FINE_TUNING_LEARNING_RATE = 1e-5
 
-# The small reference setting plays on a small board.
+# The small reference setting has a small board.
 _ENV_SETTINGS = {'catch': dict(rows=5, columns=5)}
 
 
 @dataclasses.dataclass(frozen=True)
 class MetaLossWeights:
-  """The default weights of the terms of the meta-loss.
+  """Weights of the terms of the meta-loss, see `meta_training/meta_loss.py`.
 
-  See `meta_training/meta_loss.py`. Those of terms that a rule does not have do
-  not count.
+  Default weights of terms that a rule does not have are ignored.
   """
 
   policy_gradient: float = 1.0
@@ -38,7 +37,7 @@ class MetaLossWeights:
 
 
 def default_batching() -> batching_lib.Batching:
-  """Makes the sizes of the small reference setting: no replay."""
+  """Makes the sizes of the small reference setting, without replay."""
   return batching_lib.Batching(
     batch_size=32, rollout_length=16, num_envs=32, fresh_in_batch=True
   )
@@ -54,31 +53,31 @@ class Segment(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-  """How η is trained; the defaults are the small reference setting.
+  """Settings of meta-training; the defaults are the small reference setting.
 
   Attributes:
-    batching: sizes of the inner updates. The trajectory that measures how well
-      an agent learned is twice as long.
+    batching: sizes of the inner updates. The validation trajectory is twice as
+      long as a rollout.
     num_inner_updates: N, the agent's updates per meta-update.
     learning_rate: step size of η.
-    adam_per_agent: whether every agent's meta-gradient goes through an Adam of
-      its own before the average, which balances their scales, as published; or
-      the average through one Adam.
-    max_grad_norm: clips the norm of what goes into Adam; None for no clip.
-    max_abs_update: clips every element of what comes out of Adam, before the
-      learning rate; None for no clip, published 1.
-    lifetimes: in inner updates. An agent is given one of them, with
-      probability ∝ 1 / lifetime, and is reset when it is over. Empty for agents
-      that are never reset.
+    adam_per_agent: whether each agent's meta-gradient is scaled by a separate
+      Adam before averaging, which balances their scales, as published;
+      otherwise one Adam scales the average.
+    max_grad_norm: bound on the norm of Adam's input; None for no clip.
+    max_abs_update: element-wise bound on Adam's output, before the learning
+      rate; None for no clip (published: 1).
+    lifetimes: lifetimes of agents, in inner updates. Each agent draws one with
+      probability ∝ 1 / lifetime, and is reset at its end. Empty for agents that
+      are reset only if they diverge.
     rematerialize_all_but: how many of the last inner updates (and the first)
-      keep their intermediate values for the backward pass, which computes those
-      of all others again. A larger number needs more memory and less time. 0
-      keeps none, None all.
+      keep their intermediate values for the backward pass, which recomputes
+      those of all others. A larger number needs more memory and less time. 0
+      keeps none, None keeps all.
     meta_gradient_mode: how inner updates are differentiated: in plain
       `'reverse'` mode, in `'mixed'` mode (see `Agent.in_mixed_mode`), or
       `'auto'` for the faster: mixed where they are rematerialised.
-    weights: of the terms of the meta-loss; or a mapping from the names of a
-      rule's own terms, where those not named have weight 0.
+    weights: weights of the terms of the meta-loss; or a mapping from names of
+      the rule's terms to weights, with weight 0 for terms that are not named.
   """
 
   batching: batching_lib.Batching = dataclasses.field(
@@ -115,7 +114,7 @@ class Config:
 
   @property
   def validation_length(self) -> int:
-    """Steps of the trajectory that measures how well an agent learned."""
+    """Steps of the validation trajectory."""
     return 2 * self.batching.rollout_length
 
   def uses_mixed_mode(self, rematerialize: bool) -> bool:
@@ -131,8 +130,8 @@ class Config:
   def rematerialization_plan(self, num_updates: int) -> list[Segment]:
     """Divides inner updates by how they are differentiated.
 
-    The first stands alone: nothing before it depends on η, so that most of its
-    backward pass falls away.
+    The first is a segment of its own: nothing before it depends on η, so most
+    of its backward pass is not needed.
 
     Args:
       num_updates: N.
@@ -164,8 +163,8 @@ def get_agent_settings(kind: str = 'disco') -> config_dict.ConfigDict:
     kind: the rule's name in `update_rules.registry`.
 
   Returns:
-    For the discovered rule those of the small reference setting, for others
-    those they were registered with.
+    For the discovered rule, those of the small reference setting; for others,
+    the default settings of their kind.
   """
   config = agents.get_settings(kind)
   if kind == 'disco':
@@ -183,7 +182,7 @@ def get_env_settings(name: str) -> config_dict.ConfigDict:
     name: see `environments.registry`.
 
   Returns:
-    Its default settings, those of Catch with a board of 5x5.
+    Its default settings; for Catch, with a board of 5x5.
   """
   config: Any = registry.default_settings(name)
   config.update(_ENV_SETTINGS.get(name, {}))

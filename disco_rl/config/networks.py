@@ -1,11 +1,10 @@
-"""Networks by one name each, for an agent's settings.
+"""Chooses the network of an agent's settings by name.
 
   settings = agent.get_settings_disco()
   networks.choose(settings, 'conv', core='lstm')
 
-What the rule asks of a network (its heads, its action model) stays as the
-settings have it; what comes before that is chosen here. A critic gets the same
-torso.
+Heads and action model, which depend on the rule, stay as they are (presets
+change the size of the action model). A critic gets the same torso.
 """
 
 from collections.abc import Mapping
@@ -26,10 +25,10 @@ class _Choice:
   """A network that can be chosen by name.
 
   Attributes:
-    net: its name in `nets.NETWORKS`.
+    net: its name for `nets.get_network`.
     args: arguments that differ from the defaults.
     model_size: width of the action model; None to leave it as it is.
-    is_whole: whether it is a network of the user's own, with heads and all.
+    is_whole: whether it is a complete network, not a torso.
   """
 
   net: str
@@ -38,7 +37,7 @@ class _Choice:
   is_whole: bool = False
 
 
-# Besides the torsos themselves.
+# Choices besides the torsos.
 _PRESETS: Mapping[str, _Choice] = {
   # The published Atari agents.
   'atari': _Choice(
@@ -46,7 +45,7 @@ _PRESETS: Mapping[str, _Choice] = {
   ),
 }
 
-# Arguments that an agent gives to every network, and are no settings.
+# Arguments that an agent passes to every network; they are not settings.
 _SPECS = ('out_spec', 'action_spec', 'model_out_spec')
 
 _OF_ALL_NETWORKS = frozenset(
@@ -55,7 +54,7 @@ _OF_ALL_NETWORKS = frozenset(
 
 
 def known_names() -> list[str]:
-  """Lists what `choose` takes."""
+  """Lists the names that `choose` accepts."""
   return list(_choices())
 
 
@@ -66,15 +65,14 @@ def choose(
 ) -> None:
   """Changes the network of an agent's settings, in place.
 
-  Afterwards all arguments of torso and core are among the settings, at their
-  defaults, and can be changed one by one.
+  All arguments of the torso and the core become settings, with their defaults.
 
   Args:
     agent_settings: see `agent.get_settings_disco`.
-    name: a torso (`torsos.TORSOS`), a preset, or a whole network
+    name: a torso (`torsos.TORSOS`), a preset (`'atari'`), or a complete network
       (`nets.register_network`); None to leave it as it is. A critic gets the
       same torso.
-    core: a memory (`cores.CORES`); None to leave it as it is. A critic has
+    core: a memory (`cores.CORES`); None to leave it as it is. A critic gets
       none.
   """
   net_settings = agent_settings.net_settings
@@ -108,7 +106,7 @@ def choose(
 
 
 def _choices() -> dict[str, _Choice]:
-  """All networks by name; those that were registered are looked up late."""
+  """Returns all networks by name, including those registered by now."""
   return {
     **{torso: _Choice(torso) for torso in torsos.TORSOS},
     **_PRESETS,

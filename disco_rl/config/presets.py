@@ -1,8 +1,8 @@
 """The settings of the published evaluations, by name.
 
 From "Discovering state-of-the-art reinforcement learning algorithms" (Oh et
-al., Nature 2025). They are those of large machines: a replay of 1.76 million
-steps of Atari frames, for one, needs 50 GB.
+al., Nature 2025). They need large machines: a replay of 1.76 million steps of
+Atari frames, for example, takes 50 GB.
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ from disco_rl.config import layers as layers_lib
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Preset:
-  """How agents were trained on one benchmark.
+  """The settings of agents on one benchmark.
 
   Attributes:
-    learning_rate: its highest value.
-    schedule: of the learning rate, see `optimizers.learning_rate_schedule`.
-    warmup_steps: environment steps over which it rises.
-    weight_decay: of the optimiser.
-    max_abs_update: of the optimiser.
+    learning_rate: highest value of the learning rate.
+    schedule: its schedule, see `optimizers.learning_rate_schedule`.
+    warmup_steps: environment steps over which the learning rate rises.
+    weight_decay: weight decay, see `optimizers.clipped_adam`.
+    max_abs_update: bound on updates, see `optimizers.clipped_adam`.
     discount: γ.
-    frame_stack: frames shown at once; 1 for no stacking.
+    frame_stack: number of stacked frames; 1 for no stacking.
     batch_size: trajectories per update.
-    replay_fraction: how much of a batch is replayed; all but one trajectory
-      where it asks for less than one that is fresh.
-    replay_steps: environment steps kept.
-    rollout_length: steps of a trajectory.
-    network: of `networks.py`, None for any.
+    replay_fraction: fraction of a batch that is replayed; at least one
+      trajectory is fresh.
+    replay_steps: capacity of the replay, in environment steps.
+    rollout_length: steps of a trajectory, T+1.
+    network: a name of `config/networks.py`; None for no preference.
   """
 
   learning_rate: float = 3e-4
@@ -98,7 +98,7 @@ def get(name: str) -> Preset:
 
 
 def values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
-  """Returns the settings of a preset, but for those of `derived_values`.
+  """Returns the settings of a preset, except those of `derived_values`.
 
   Args:
     name: a key of `PRESETS`.
@@ -106,7 +106,7 @@ def values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
       them.
 
   Returns:
-    Path of a setting to its value, of those settings that are there.
+    Path of a setting to its value, for the settings that exist in `layers`.
   """
   preset = get(name)
   found = {
@@ -135,16 +135,14 @@ def values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
 def derived_values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
   """Returns the settings of a preset that depend on sizes set elsewhere.
 
-  A preset says in environment steps what settings count in updates and
-  trajectories.
+  Presets count in environment steps, settings in updates and trajectories.
 
   Args:
     name: a key of `PRESETS`.
-    layers: the settings, with all sizes as they will be used.
+    layers: the settings, with the final sizes.
 
   Returns:
-    Path of a setting to its value; none for those that were set already, other
-    than by a default.
+    Path of a setting to its value, without settings that a layer changed.
   """
   preset = get(name)
   batch_size = layers['batching.batch_size']

@@ -1,13 +1,13 @@
-"""Resolves all settings of a run, once, from what was requested.
+"""Resolves all settings of a run from a request.
 
-A request is what a user says: names (rule, environment, network, preset), a few
-numbers, and single settings. Names decide which settings there are; their
-values come in layers, the later over the earlier:
+A request consists of names (rule, environment, network, preset), a few numbers,
+and single settings. Names decide which settings exist; their values come in
+layers, each of which overrides those before it:
 
-  defaults < what the rule was trained with < what suits the environment
-  < preset < the user's own
+  defaults < settings of the rule < settings for the environment < preset
+  < settings of the user
 
-`Layers.origins` tells which layer a value came from.
+`Layers.origins` records which layer a value came from.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import rule as rule_lib
 
-RANDOM = 'random'  # As the initial rule of meta-training.
+RANDOM = 'random'  # The initial rule of meta-training with random η.
 
-# What can be requested, and is then fixed for a run.
+# The entries of a request with their defaults.
 EVALUATION: Mapping[str, Any] = dict(
   rule=rule_lib.DEFAULT,
   env='catch',
@@ -42,7 +42,8 @@ EVALUATION: Mapping[str, Any] = dict(
   core=None,
   preset=None,
   use=[],
-  set=[],
+  set=[],  # Texts `path=value`, of the command line.
+  settings={},  # Path to value, from Python.
 )
 META_TRAINING: Mapping[str, Any] = dict(
   rule='disco',
@@ -57,7 +58,8 @@ META_TRAINING: Mapping[str, Any] = dict(
   net=None,
   core=None,
   use=[],
-  set=[],
+  set=[],  # Texts `path=value`, of the command line.
+  settings={},  # Path to value, from Python.
 )
 
 # Learning rates tuned on Catch, for evaluations.
@@ -66,8 +68,6 @@ _LEARNING_RATES = {
   'actor_critic': 1e-2,
   'policy_gradient': 1e-3,
 }
-
-_USER = '--set'
 
 
 def agent_settings(
@@ -81,7 +81,7 @@ def agent_settings(
       MLP.
 
   Returns:
-    The settings, with a learning rate for Catch.
+    The settings, with a learning rate that was tuned on Catch.
   """
   config = agents.for_rule(rule)
   config.learning_rate = _LEARNING_RATES.get(rule.kind, config.learning_rate)
@@ -102,13 +102,13 @@ def evaluation(
   Args:
     request: see `EVALUATION`.
     rule: the rule that is evaluated.
-    agent: settings of the agents, instead of those that follow from rule and
+    agent: settings of the agents; None for those of the rule and the
       environment.
-    has_env_name: whether `request['env']` is known to the registry; if not, the
-      environment has no settings.
+    has_env_name: whether `request['env']` is a name of the registry; otherwise
+      the environment has no settings.
 
   Returns:
-    Groups of settings (`agent`, `batching`, `env`), and single ones.
+    The settings: groups (`agent`, `batching`, `env`), and single ones.
   """
   env = request['env'] if has_env_name else None
   env_settings = registry.default_settings(env) if env else {}
@@ -124,6 +124,8 @@ def evaluation(
       or (env and registry.suggested_network(env))
     )
     networks.choose(agent, network, request['core'])
+  else:
+    agent = agent.copy_and_resolve_references()
   layers = layers_lib.Layers(
     dict(
       steps=request['steps'],
@@ -141,11 +143,11 @@ def evaluation(
   layers.mark(f'rule {rule.name}', by_rule, 'agent')
   if preset is not None:
     layers.apply(f'preset {preset}', presets.values(preset, layers))
-  layers.apply_texts(_USER, request['set'])
+  _apply_user(layers, request)
   if preset is not None:
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
-  sizes = batching_lib.Batching(**layers.settings.batching)
+  sizes = make_batching(layers.settings.batching, 'batching')
   check_steps(layers.settings.steps, sizes, '--steps')
   _end_schedule(layers, sizes)
   return layers
@@ -163,15 +165,16 @@ def meta_training(
 
   Args:
     request: see `META_TRAINING`.
-    rule: the initial rule, None for random η.
-    agent: settings of all agents, their network included, instead of those that
-      follow from rule and environments.
-    critic: settings of the agents' critics, instead of the default.
-    env_objects: names in `request['env']` that the registry does not know.
+    rule: the initial rule; None for random η.
+    agent: settings of all agents, with their network; None for those of the
+      rule and the environments.
+    critic: settings of the agents' critics; None for the default.
+    env_objects: the environments in `request['env']` that are not in the
+      registry, by name.
 
   Returns:
-    Groups of settings (`meta`, `batching`, `agent`, `eval`; by name of the
-    environment `env`, `net` and `critic_net`), and single ones.
+    The settings: groups (`meta`, `batching`, `agent`, `eval`), groups by name
+    of the environment (`env`, `net`, `critic_net`), and single ones.
   """
   objects = env_objects or {}
   envs = _environments(request['env'], '--env', objects)
@@ -218,7 +221,7 @@ def meta_training(
         steps=300,
         num_seeds=2,
         learning_rate=1e-2,
-        # None for those it is trained in.
+        # None for the environments of meta-training.
         env=_by_name(eval_envs) if eval_envs else None,
         batching=dataclasses.asdict(batching_lib.Batching()),
       ),
@@ -229,10 +232,10 @@ def meta_training(
       layers.mark(f'rule {rule.name}', rule.settings, 'agent')
     rate = meta_lib.FINE_TUNING_LEARNING_RATE
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
-  layers.apply_texts(_USER, request['set'])
+  _apply_user(layers, request)
   layers.check()
   if layers.settings.eval.every:
-    sizes = batching_lib.Batching(**layers.settings.eval.batching)
+    sizes = make_batching(layers.settings.eval.batching, 'eval.batching')
     check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
   return layers
 
@@ -257,11 +260,29 @@ def meta_agent_settings(
 
 
 def meta_config(settings: config_dict.ConfigDict) -> meta_lib.Config:
-  """Makes the config of meta-training from its settings."""
+  """Makes the config of meta-training from the settings of a run."""
   meta = settings.meta.to_dict()
   weights = meta_lib.MetaLossWeights(**meta.pop('weights'))
-  batching = batching_lib.Batching(**settings.batching)
+  batching = make_batching(settings.batching, 'batching')
   return meta_lib.Config(batching=batching, weights=weights, **meta)
+
+
+def make_batching(
+  settings: Mapping[str, Any], path: str
+) -> batching_lib.Batching:
+  """Makes the sizes from a group of settings.
+
+  Args:
+    settings: the group.
+    path: its path, for messages.
+
+  Returns:
+    The sizes.
+  """
+  try:
+    return batching_lib.Batching(**settings)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from None
 
 
 def check_steps(
@@ -272,7 +293,7 @@ def check_steps(
   Args:
     steps: iterations of the run.
     batching: sizes of batch, rollout and replay.
-    name: what a message calls the number.
+    name: what messages call the number of iterations.
   """
   if steps <= batching.num_warm_up:
     raise ValueError(
@@ -281,6 +302,12 @@ def check_steps(
       f'{batching.first_fill} trajectories of a batch. Ask for more, or change '
       'batch_size, num_envs or min_replay_size'
     )
+
+
+def _apply_user(layers: layers_lib.Layers, request: Mapping[str, Any]) -> None:
+  """Applies the user's settings, which override all others."""
+  layers.apply('settings', request['settings'])
+  layers.apply_texts('--set', request['set'])
 
 
 def _meta_agent(
@@ -315,7 +342,7 @@ def _meta_agent(
 def _end_schedule(
   layers: layers_lib.Layers, batching: batching_lib.Batching
 ) -> None:
-  """Lets a cosine schedule without an end of its own end with the run."""
+  """Ends a cosine schedule with the run, unless its end is set."""
   optimizer = layers.settings.agent.get('optimizer')
   if optimizer is None or optimizer.schedule != 'cosine':
     return
@@ -353,5 +380,5 @@ def _environments(
 
 
 def _by_name(groups: Mapping[str, Any]) -> config_dict.ConfigDict:
-  """Makes groups of settings; some names of environments have dots in them."""
+  """Makes groups of settings whose names may contain dots."""
   return config_dict.ConfigDict(dict(groups), allow_dotted_keys=True)

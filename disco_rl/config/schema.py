@@ -1,9 +1,9 @@
-"""The schema of all settings: the type and the range of each.
+"""The schema of all settings: their types and ranges.
 
-A setting is looked up by the end of its path: `learning_rate` describes
-`agent.learning_rate` and `meta.learning_rate`, unless there is an entry for
-`meta.learning_rate` itself. Settings without an entry, such as those of an
-environment of one's own, keep the type of their default.
+A setting is looked up by the end of its path: the entry `learning_rate` is that
+of `agent.learning_rate` and of `meta.learning_rate`, unless there is an entry
+`meta.learning_rate`. Settings without an entry, such as those of a custom
+environment, have the type of their default.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,17 +20,17 @@ MAX_SEED = 2**31 - 1
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-  """What a setting may be.
+  """The type and range of a setting.
 
   Attributes:
     kind: its type; None for that of the default.
     low: smallest value.
     high: largest value.
-    above: value that it must be larger than.
-    below: value that it must be smaller than.
-    choices: all values, or a function that lists them.
+    above: exclusive lower bound.
+    below: exclusive upper bound.
+    choices: all valid values, or a function that lists them.
     optional: whether it may be None.
-    items: what each item of a sequence may be; None for anything.
+    items: type and range of the items of a sequence; None for any.
     finite: whether a number must be finite.
   """
 
@@ -129,18 +129,18 @@ def find(path: str) -> Field | None:
     path: e.g. `agent.value_fn.learning_rate`.
   """
   if path.startswith(('env.', 'eval.env.')):
-    return None  # Environments have names of their own.
+    return None  # Settings of environments have no entries.
   parts = path.split('.')
   ends = ('.'.join(parts[i:]) for i in range(len(parts)))
   return next((SCHEMA[end] for end in ends if end in SCHEMA), None)
 
 
 def field_of(path: str, default: Any) -> Field:
-  """Returns what a setting may be, by its entry or else its default.
+  """Returns the field of a setting, from its entry or else its default.
 
   Args:
-    path: of the setting.
-    default: its value by default.
+    path: the path of the setting.
+    default: its default.
   """
   field = find(path) or Field(finite=False)
   if field.kind is not None or default is None:
@@ -158,16 +158,15 @@ def check(path: str, value: Any, default: Any = None) -> Any:
   """Checks the value of a setting, and converts it to its type.
 
   Args:
-    path: of the setting, which messages name.
-    value: what it is to be.
-    default: its value by default, of which it must have the type if there is no
-      entry for it.
+    path: the path of the setting.
+    value: the value.
+    default: its default, whose type it must have if it has no entry.
 
   Returns:
-    The value.
+    The converted value.
 
   Raises:
-    ValueError: if the setting may not have it.
+    ValueError: if the value is not valid.
   """
   field = field_of(path, default)
   return _check(path, value, field, may_be_none=default is None)
@@ -178,7 +177,7 @@ def check_fields(config: Any, group: str = '') -> None:
 
   Args:
     config: the dataclass.
-    group: before the names of its fields in messages and in the schema.
+    group: the group that its fields belong to, for paths.
   """
   for field in dataclasses.fields(config):
     path = f'{group}.{field.name}' if group else field.name
@@ -187,7 +186,7 @@ def check_fields(config: Any, group: str = '') -> None:
 
 
 def describe(field: Field) -> str:
-  """Says what a setting may be, e.g. `a whole number of at least 1`."""
+  """Describes the valid values, e.g. as `a whole number of at least 1`."""
   text = _KINDS.get(field.kind or object, 'a value')
   if field.choices is not None:
     text = f'one of {", ".join(_choices(field))}'

@@ -1,1 +1,1 @@
-"""Trains fresh agents with a fixed rule."""
+"""Evaluation: trains fresh agents with a fixed rule."""

@@ -1,8 +1,8 @@
-"""The loop of one agent that learns by a fixed rule, as pure functions.
+"""The training loop of one agent with a fixed rule, as pure functions.
 
 One iteration acts for one rollout, stores it, samples a batch and takes one
 learner step. `population.Population` compiles these functions, for many seeds
-and many devices; `disco_rl.evaluate` is the whole experiment in one call.
+and many devices; `disco_rl.evaluate` runs the whole experiment.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from disco_rl.learning import replay
 
 
 class LoopState(NamedTuple):
-  """What the loop carries from one iteration to the next."""
+  """The state of the loop, carried from one iteration to the next."""
 
   iteration: jax.Array  # [], int32, iterations done.
   rng: chex.PRNGKey
@@ -35,18 +35,18 @@ class LoopState(NamedTuple):
 class Keys(NamedTuple):
   """The keys of one iteration."""
 
-  carry: chex.PRNGKey  # For the iterations after.
+  carry: chex.PRNGKey  # For later iterations.
   act: chex.PRNGKey
   learn: chex.PRNGKey
 
   @classmethod
   def split(cls, rng: chex.PRNGKey) -> 'Keys':
-    """Splits the key that a loop carries."""
+    """Splits the key of `LoopState`."""
     return cls(*jax.random.split(rng, 3))
 
 
 class AgentLoop:
-  """A bundle of pure functions around one agent and its actor."""
+  """The training loop of one agent and its actor, as pure functions."""
 
   def __init__(
     self,
@@ -55,15 +55,20 @@ class AgentLoop:
     batching: batching_lib.Batching,
     batch_axis_name: Any | None = None,
   ):
-    """Bundles them.
+    """Initialises the loop.
 
     Args:
       agent: the agent.
-      actor: its actor; only that of an environment in JAX is called.
+      actor: its actor; `run` needs one in JAX.
       batching: the sizes; with a batch axis, those of one shard.
-      batch_axis_name: the axis over which the batch is sharded, or None; the
-        same that the agent was given.
+      batch_axis_name: axis over which the batch is sharded, or None; the same
+        as that of the agent.
     """
+    if actor.is_pure and actor.num_envs != batching.num_envs:
+      raise ValueError(
+        f'the environment has {actor.num_envs} streams, but the sizes want '
+        f'{batching.num_envs}'
+      )
     self._agent = agent
     self._actor = actor
     self._batching = batching
@@ -72,10 +77,10 @@ class AgentLoop:
   def init(
     self, rng: chex.PRNGKey, actor_state: actors.ActorState | None = None
   ) -> LoopState:
-    """Makes a fresh agent, before its first iteration.
+    """Makes the state before the first iteration.
 
     Args:
-      rng: split in three: learner, actor, and all that comes later.
+      rng: split in three, for the learner, the actor and the iterations.
       actor_state: the state of an actor on the host, see `actor_rng`; None to
         reset the environment here.
 
@@ -84,7 +89,7 @@ class AgentLoop:
     """
     learner_rng, actor_rng, rng = jax.random.split(rng, 3)
     learner = self._agent.initial_learner_state(learner_rng)
-    # The target network starts as the network itself.
+    # Copied, since target parameters may share buffers with parameters.
     learner = parallel.copy(learner)
     if actor_state is None:
       actor_state = self._actor.init(
@@ -137,21 +142,22 @@ class AgentLoop:
     rollout: types.ActorRollout,
     rng: chex.PRNGKey,
   ) -> tuple[LoopState, dict[str, jax.Array]]:
-    """Does everything of an iteration but the acting.
+    """Runs one iteration after acting: stores, samples and learns.
 
-    A step that leads to non-finite numbers is not taken: the learner stays as
-    it was, and the metric `first_nonfinite` says which it was.
+    An update that leads to non-finite numbers is discarded: the learner is
+    unchanged, and the metric `first_nonfinite` is set.
 
     Args:
       eta: the rule's parameters η.
-      state: before.
-      rollout: what was done, leaves [T+1, B, ...].
+      state: the state before.
+      rollout: the new rollout, leaves [T+1, B, ...].
       rng: split in two, for the replay and for the learner.
 
     Returns:
-      The state after, and scalars: the learner's log (NaN before the replay is
-      full enough to learn), those of `episodes.FinishedEpisodes`, and
-      `first_nonfinite`, of which `name_of_nonfinite` makes a name, or -1.
+      The state after, and scalar metrics: the learner's log (NaN before there
+      are enough trajectories to learn), those of `episodes.FinishedEpisodes`,
+      and `first_nonfinite`, the index of a non-finite quantity (see
+      `name_of_nonfinite`), or -1.
     """
     sample_rng, learn_rng = jax.random.split(rng)
     episodes, finished = episodes_lib.update(
@@ -182,7 +188,7 @@ class AgentLoop:
       learner: agent_lib.LearnerState,
     ) -> tuple[agent_lib.LearnerState, types.LogDict]:
       _, log = jax.eval_shape(learn, learner)
-      # Nothing was learned: its log is not a number.
+      # Without a learner step, the log is NaN.
       log = {
         name: jnp.full(x.shape, jnp.nan, x.dtype)
         for name, x in log.items()
@@ -193,8 +199,8 @@ class AgentLoop:
     if buffer is None:
       learner, log = learn(state.learner)
     else:
-      # The count of iterations is the same for all seeds, so that this stays
-      # one branch when seeds are mapped over.
+      # The iteration is the same for all seeds and not vmapped, so that this
+      # remains a conditional.
       is_ready = state.iteration >= self._batching.num_warm_up
       learner, log = jax.lax.cond(is_ready, learn, wait, state.learner)
     new_state = state._replace(
@@ -210,10 +216,10 @@ class AgentLoop:
 
 
 def actor_rng(rng: chex.PRNGKey) -> chex.PRNGKey:
-  """Returns the key with which `AgentLoop.init` would reset an actor.
+  """Returns the key with which `AgentLoop.init` resets an actor.
 
   Args:
-    rng: the key that `init` is given.
+    rng: the key that is passed to `init`.
 
   Returns:
     A key, to be split in two for `HostActor.init`.
@@ -226,15 +232,15 @@ def name_of_nonfinite(
   metrics: Mapping[str, Any],
   learner: agent_lib.LearnerState,
 ) -> str:
-  """Returns the name of what was not finite in a learner step.
+  """Returns the name of the first non-finite quantity of a learner step.
 
   Args:
     index: the metric `first_nonfinite`.
-    metrics: all metrics; only their names are read.
-    learner: any learner state of the loop; only its names are read.
+    metrics: all metrics; only their names are used.
+    learner: any learner state of the loop; only its structure is used.
 
   Returns:
-    The name of a quantity of the log, or the path of a leaf of the learner.
+    The name of a log entry, or the path of a leaf of the learner state.
   """
   not_logs = {'first_nonfinite', *episodes_lib.FinishedEpisodes._fields}
   log = {name: 0 for name in metrics if name not in not_logs}
@@ -244,7 +250,7 @@ def name_of_nonfinite(
 
 
 def _first_nonfinite(tree: Any) -> jax.Array:
-  """Returns the index of the first leaf that is not finite, or -1."""
+  """Returns the index of the first non-finite leaf, or -1; [], int32."""
   is_nonfinite = jnp.stack(
     [jnp.logical_not(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(tree)]
   )

@@ -1,14 +1,14 @@
-"""Meta-evaluation: trains fresh agents with a rule that stays fixed.
+"""Evaluation in one call: trains fresh agents with a fixed rule.
 
   rule = disco_rl.load_rule('disco_103')
   result = disco_rl.evaluate('catch', rule, num_seeds=5)
   print(result.final_returns())
   result.plot('curve.png')
 
-The defaults are the published setting on Catch: 1000 iterations of rollouts of
-29 steps, learning rate 1e-2. The same seed gives the same run here and in
-`disco-rl eval`, bit-exact on the same machine: floating-point sums, and with
-them chaotic runs, depend on the number of threads and the version of XLA.
+The defaults are the published setting on Catch: 1000 iterations with rollouts
+of 29 steps, learning rate 1e-2. The same seed gives the same run here and in
+`disco-rl eval`, bit-exact on the same machine; floating-point sums depend on
+the number of threads and the version of XLA.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,15 +35,15 @@ class Evaluation(NamedTuple):
 
   state: agent_loop.LoopState  # Leaves [K, ...] for K seeds.
   rows: list[metrics.Row]
-  name: str = ''  # Of the rule.
+  name: str = ''  # The rule's name.
 
   def final_returns(
     self, num_iterations: int = metrics.LAST
   ) -> dict[int, float]:
-    """Averages the returns of the last iterations, by episodes.
+    """Averages the returns of the episodes of the last iterations.
 
     Args:
-      num_iterations: how many iterations count.
+      num_iterations: how many of the last iterations count.
 
     Returns:
       Seed to average return.
@@ -54,10 +54,10 @@ class Evaluation(NamedTuple):
     """Draws the learning curves.
 
     Args:
-      path: of a PNG file to write, or None.
+      path: path of a PNG file to write, or None.
 
     Returns:
-      A matplotlib figure, which notebooks show.
+      A matplotlib figure.
     """
     figure = plots.learning_curves({self.name: self.rows})
     if path is not None:
@@ -82,30 +82,31 @@ def evaluate(
   resume: bool = False,
   show_progress: bool = False,
 ) -> Evaluation:
-  """Trains one fresh agent per seed with a fixed rule, and measures how well.
+  """Trains one fresh agent per seed with a fixed rule, and logs its returns.
 
   Args:
     env: a name (see `environments.registry`), or a function that makes an
       environment from a batch size and a seed.
-    rule: from `load_rule`, or what it takes (a name, a file, a run); or
-      parameters η of the rule that `agent_settings` names, by default of the
-      published discovered one. None for the rule that `agent_settings` names,
-      if it has no parameters; without them for the shipped rule.
-    agent_settings: by default those that the rule was trained with (for η
-      alone the published ones), with the network that suits the environment,
-      if that is known.
-    seeds: K different numbers; by default 0, 1, ... `num_seeds` - 1.
-    num_seeds: how many.
-    num_iterations: how many times to act for one rollout and learn once.
+    rule: a rule from `load_rule`, or an argument of it (a name, a file, the
+      folder of a run); or η of the rule that `agent_settings` name, `disco` by
+      default. None for the rule without parameters that `agent_settings` name,
+      or, without settings, for the rule that is shipped with the package.
+    agent_settings: settings of the agents; by default those that the rule was
+      trained with (for η alone, the published ones), with the network that is
+      suggested for the environment.
+    seeds: K different seeds; by default 0, 1, ... `num_seeds` - 1.
+    num_seeds: number of seeds, if `seeds` is None.
+    num_iterations: number of iterations; each acts for one rollout and takes
+      one learner step.
     batching: sizes of batch, rollout and replay.
-    env_settings: what to change of a named environment's settings.
-    settings: any other settings by their path, as `disco-rl eval --dry-run`
-      shows them, e.g. `{'agent.learning_rate': 3e-4}`.
-    devices: over which the batch is sharded; by default as many as fit.
-    chunk_size: iterations per compiled program, and per row of the table.
-    out: folder for config, metrics, checkpoints and picture, as the command
-      writes it; None to write nothing.
-    resume: whether to go on with the run in `out` from its last checkpoint; the
+    env_settings: changes to the default settings of a named environment.
+    settings: changes to other settings, by their path as in `disco-rl eval
+      --dry-run`, e.g. `{'agent.learning_rate': 3e-4}`.
+    devices: devices over which the batch is sharded; by default as many as fit.
+    chunk_size: iterations per compiled program, and per row of metrics.
+    out: folder for config, metrics, checkpoints and pictures, as in `disco-rl
+      eval`; None to write nothing.
+    resume: whether to resume the run in `out` from its last checkpoint; the
       other arguments must be those of the first call.
     show_progress: whether to show a progress bar.
 
@@ -139,7 +140,8 @@ def evaluate(
     env=env if isinstance(env, str) else _name_of(env),
     steps=num_iterations,
     seeds=list(seeds),
-    set=[f'{path}={value}' for path, value in changes.items()],
+    devices=0 if devices is None else len(devices),
+    settings=changes,
   )
   objects = run_lib.Objects(
     env_fn=env_fn, agent_settings=agent_settings, devices=devices

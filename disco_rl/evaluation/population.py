@@ -1,8 +1,8 @@
-"""Many agents trained side by side, each one's batch sharded over devices.
+"""Trains a population of agents, with each agent's batch sharded over devices.
 
-K seeds are K independent agents in one program; D devices each act in their
-shard of every agent's environments and learn from their shard of its replay,
-with gradients and statistics averaged.
+K seeds are K independent agents in one program. Each of D devices acts in its
+shard of every agent's environments and learns from its shard of the agent's
+replay; gradients and statistics are averaged over devices.
 
   env_fn = registry.environment_fn('catch')
   population = Population(env_fn, settings, batching.Batching(), seeds=(0, 1))
@@ -33,12 +33,12 @@ from disco_rl.learning import replay
 
 
 class Population:
-  """Compiles and runs the loop of one agent for several seeds and devices.
+  """Compiles and runs `AgentLoop` for several seeds and devices.
 
   Attributes:
-    agent: the agent they all are copies of.
-    batching: the sizes of each one's batches, over all devices.
-    seeds: one per agent.
+    agent: the agent, the same for all seeds.
+    batching: the sizes of one agent's batches, over all devices.
+    seeds: the seeds, one per agent.
     placement: the devices, over which each batch is sharded.
   """
 
@@ -57,17 +57,17 @@ class Population:
 
     Args:
       env_fn: makes an environment from a batch size and a seed, see
-        `registry.environment_fn`. One in JAX is made once; on the host each
-        agent has its own.
-      agent_settings: see `agent.get_settings_disco` and its siblings.
+        `registry.environment_fn`. An environment in JAX is made once; on the
+        host, each agent has its own.
+      agent_settings: see `agent.get_settings_disco`.
       batching: the sizes.
-      seeds: K different numbers; agent k is the same whatever the others are.
-      devices: D of them; by default as many of this process's as the
-        environments can be sharded over.
+      seeds: K different seeds; an agent does not depend on the other seeds.
+      devices: D devices; by default as many of this process as the environments
+        can be sharded over.
       lanes_at_once: how many seeds are vmapped, see `parallel.Placement`.
-      overlap_acting: whether environments on the host act while the learner
-        learns, with parameters that are one update old (but for the first
-        iteration of a chunk). Of no consequence to environments on the device.
+      overlap_acting: whether acting on the host overlaps with learning. Actors
+        then use parameters that are one update old, except in the first
+        iteration of a chunk. No effect on environments in JAX.
     """
     self._env_fn = registry.as_environment_fn(env_fn)
     self.batching = batching
@@ -81,27 +81,27 @@ class Population:
     axis_name = self.placement.batch_axis
     self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
     if env.is_jittable:
-      # Every device acts in its own shard of them.
+      # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
     actor = actors.make(self.agent, env)
     self._loop = agent_loop.AgentLoop(self.agent, actor, shard, axis_name)
     self._is_pure = actor.is_pure
-    # Of environments on the host, one per seed. That of the first was made to
-    # know its specs, and is not yet used.
+    # Environments on the host have one actor per seed. The one above was made
+    # for its specs, and becomes that of the first seed.
     self._host_actor: Any = actor
     self._unused_env: base.Environment | None = None if self._is_pure else env
     self._host_actors: list[actors.Actor] = []
     self._compile()
 
   def init(self) -> agent_loop.LoopState:
-    """Makes fresh agents, leaves [K, ...] but for the two counters.
+    """Makes fresh agents, leaves [K, ...] except for the two counters.
 
-    Environments on the host are made anew if they were used before, so that
-    the same seeds have the same beginning.
+    Environments on the host that were used before are made again, so that the
+    same seeds give the same initial state.
 
     Returns:
-      The state. `rng`, `learner` and the counters are the same on all devices;
-      the rest is sharded over them along its batch axis, 1.
+      The state. `rng`, `learner` and the counters are replicated; the rest is
+      sharded over devices along its batch axis, 1.
     """
     keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
     if self._is_pure:
@@ -111,7 +111,7 @@ class Population:
       actor.init(*jax.random.split(agent_loop.actor_rng(key)))
       for actor, key in zip(self._host_actors, keys, strict=True)
     )
-    # Of the environments' own states not even the shapes are known.
+    # The states of environments may be any objects, and are not stacked.
     visible = [state._replace(env_state=None) for state in states]
     stacked = jax.tree.map(lambda *xs: np.stack(xs), *visible)
     return self._init_checked(keys, stacked)._replace(actor=states)
@@ -127,7 +127,7 @@ class Population:
     Args:
       eta: the rule's parameters η.
       state: from `init` or the last `run`.
-      num_iterations: N; another number compiles another program.
+      num_iterations: N; each number compiles a program.
 
     Returns:
       The state after, and metrics on the host, name to [N, K].
@@ -147,7 +147,7 @@ class Population:
       state: from `init` or `run`; not donated.
 
     Returns:
-      The same, with snapshots of environments on the host that have them.
+      The state, with snapshots of the environments on the host that make them.
     """
     if self._is_pure:
       return state
@@ -163,10 +163,10 @@ class Population:
     """Returns the state to resume from.
 
     Args:
-      saved: from `to_checkpoint`, with leaves on the host or anywhere.
+      saved: from `to_checkpoint`, with leaves on the host or on devices.
 
     Returns:
-      The state. Environments on the host without snapshots begin new episodes.
+      The state. Environments on the host without snapshots are reset.
     """
     if self._is_pure:
       return self.placement.put(saved, self._state_specs)
@@ -176,7 +176,7 @@ class Population:
       actor.from_checkpoint(own)
       for actor, own in zip(self._host_actors, saved.actor, strict=True)
     ]
-    # Episodes that were cut off do not go on in the new ones.
+    # Returns of episodes that were cut off are not continued.
     goes_on = np.asarray([go_on for _, go_on in restored])[:, None]
     episodes = jax.tree.map(
       lambda old, new: np.where(goes_on, old, new),
@@ -189,7 +189,7 @@ class Population:
     return learning._replace(actor=tuple(state for state, _ in restored))
 
   def close(self) -> None:
-    """Frees what environments on the host hold."""
+    """Closes environments on the host."""
     for actor in self._host_actors:
       actor.close()
     if self._unused_env is not None:
@@ -209,13 +209,13 @@ class Population:
   def _init_checked(
     self, keys: chex.PRNGKey, actor_states: Any
   ) -> agent_loop.LoopState:
-    """Makes fresh agents, if this machine has room for them."""
+    """Makes fresh agents, if the replay fits into memory."""
     parallel.check_fits(
       jax.eval_shape(self._init, keys, actor_states).buffer,
       'the replay',
       'make replay_capacity smaller, or train fewer agents at once',
     )
-    # All that follows is computed where its arguments are.
+    # Programs run on the devices of their arguments.
     return self._init(
       self.placement.put(keys, parallel.REPLICATED), actor_states
     )
@@ -223,7 +223,7 @@ class Population:
   def _run_on_host(
     self, eta: types.MetaParams, state: Any, num_iterations: int
   ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
-    """Does `run` with environments on the host."""
+    """Implements `run` for environments on the host."""
     keys = _split_keys(state.rng)
     actor_states, rollouts = self._act_on_host(
       state.learner.params, state.actor, keys.act
@@ -245,8 +245,8 @@ class Population:
       state = state._replace(actor=actor_states)
       all_metrics.append(metrics)
       if not is_last:
-        # Dispatch is asynchronous: with the parameters of before, acting
-        # overlaps the learner step.
+        # Dispatch is asynchronous: with old parameters, acting overlaps with
+        # the learner step.
         keys = _split_keys(keys.carry)
         actor_states, rollouts = self._act_on_host(
           state.learner.params if params is None else params,
@@ -260,7 +260,7 @@ class Population:
   def _act_on_host(
     self, params: types.AgentParams, states: Any, keys: np.ndarray
   ) -> tuple[tuple[actors.ActorState, ...], tuple[types.ActorRollout, ...]]:
-    """Makes one rollout of every agent, with leaves [T+1, B, ...]."""
+    """Acts for one rollout of every agent, with leaves [T+1, B, ...]."""
     new_states, rollouts = [], []
     for k, actor in enumerate(self._host_actors):
       own = jax.tree.map(lambda x, k=k: x[k], params)
@@ -273,7 +273,7 @@ class Population:
     return tuple(new_states), tuple(rollouts)
 
   def _compile(self) -> None:
-    """Maps the functions of one agent over seeds, and shards them."""
+    """Maps the functions of `AgentLoop` over seeds, and shards them."""
     placement, loop = self.placement, self._loop
     whole: Any = parallel.REPLICATED
     by_lane: Any = parallel.BY_LANE
@@ -307,8 +307,8 @@ class Population:
         new_state, metrics = function(_join_counters(counters, rest), *args)
         return _split_counters(new_state), metrics
 
-      # The counters are the same for all seeds. Not mapping over them keeps
-      # what depends on them (when to learn, where to write) one decision.
+      # The counters are the same for all seeds. They are not mapped over, so
+      # that conditions and indices that depend on them stay scalars.
       (counters, rest), metrics = placement.map_lanes(advance_one, rest, *args)
       return _join_counters(_first(counters), rest), metrics
 
@@ -341,7 +341,7 @@ def _split_keys(rng: types.Array) -> agent_loop.Keys:
 
 
 def _split_counters(state: Any) -> tuple[Any, Any]:
-  """Separates what is the same for all seeds from the rest."""
+  """Separates the counters, which are the same for all seeds, from the rest."""
   buffer, num_added = state.buffer, None
   if buffer is not None:
     num_added = buffer.num_added

@@ -1,4 +1,4 @@
-"""Makes runs of evaluation from requests, and resumes them."""
+"""Runs of evaluation: resolves requests, and resumes runs from folders."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -9,7 +9,6 @@ import jax
 from ml_collections import config_dict
 
 from disco_rl import parallel
-from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -19,6 +18,7 @@ from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
@@ -27,12 +27,12 @@ from disco_rl.runs import run_folder
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objects:
-  """What a run is made of besides its request: objects from Python.
+  """Python objects that replace parts of a request; None for no replacement.
 
   Attributes:
     env_fn: makes the environment, instead of the name in the request.
-    agent_settings: of the agents, instead of those that follow from the rule.
-    devices: over which the batch is sharded, instead of their number.
+    agent_settings: settings of the agents, instead of those of the rule.
+    devices: devices over which the batch is sharded, instead of their number.
   """
 
   env_fn: registry.EnvironmentFn | None = None
@@ -41,7 +41,7 @@ class Objects:
 
 
 class Plan(plan_lib.Plan):
-  """An evaluation whose settings are known, see `runs.plan.Plan`.
+  """An evaluation with resolved settings, see `runs.plan.Plan`.
 
   Attributes:
     rule: the rule.
@@ -56,12 +56,12 @@ class Plan(plan_lib.Plan):
     rule: rule_lib.Rule | None = None,
     objects: Objects | None = None,
   ):
-    """Resolves the settings; makes nothing yet.
+    """Resolves the settings; builds nothing yet.
 
     Args:
-      request: see `resolve.EVALUATION`; modules of `use` are imported.
-      rule: the rule, instead of the name in the request.
-      objects: what has no name.
+      request: see `resolve.EVALUATION`; the modules in `use` are imported.
+      rule: the rule; None to load the one in the request.
+      objects: Python objects that replace parts of the request.
     """
     self._objects = objects or Objects()
     self.request = {**resolve.EVALUATION, **request}
@@ -86,11 +86,15 @@ class Plan(plan_lib.Plan):
       update_rule=self.rule.kind,
       rule_settings=dict(self.rule.settings),
       # Whether the command can make the same run from this file.
-      is_by_name=has_env_name and self._objects.agent_settings is None,
+      is_by_name=(
+        has_env_name
+        and self._objects.agent_settings is None
+        and plain_settings.is_plain(self.request['settings'])
+      ),
     )
 
   def make_trainable(self) -> training.Training:
-    """Makes the agents; compiles nothing yet."""
+    """Builds the agents; compiles nothing yet."""
     settings = self.settings
     env_fn = self._objects.env_fn or registry.environment_fn(
       self.request['env'], **settings.env
@@ -101,7 +105,7 @@ class Plan(plan_lib.Plan):
     population = population_lib.Population(
       env_fn,
       settings.agent,
-      batching_lib.Batching(**settings.batching),
+      resolve.make_batching(settings.batching, 'batching'),
       seeds=settings.seeds,
       devices=devices,
       lanes_at_once=settings.lanes_at_once,
@@ -136,12 +140,12 @@ class Plan(plan_lib.Plan):
   def describe_rows(
     self, rows: list[metrics.Row]
   ) -> tuple[str, dict[str, float]]:
-    """Says what a progress bar shows, see `training.describe_rows`."""
+    """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
   def check(self, trainable: training.Training, state: Any) -> None:
-    """Refuses environments whose snapshots cannot be saved."""
-    # The rest of the state is large, and always fit.
+    """Checks that snapshots of the environments can be saved."""
+    # The rest of the state is large, and can always be saved.
     checkpoint.check(trainable.to_checkpoint(state).actor)
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
@@ -166,12 +170,12 @@ def plan_of_folder(
   steps: int | None = None,
   objects: Objects | None = None,
 ) -> Plan:
-  """Makes the plan of a run that is in a folder.
+  """Makes the plan of the run in a folder.
 
   Args:
-    folder: of the run.
-    steps: iterations in all, if there are to be more.
-    objects: what the run was made of, if it was made in Python.
+    folder: folder of the run.
+    steps: new number of iterations in all; None for that of the run.
+    objects: the Python objects of the run, if it was made from any.
 
   Returns:
     The plan.
@@ -197,8 +201,8 @@ def save_final_params(run: run_lib.Run, state: Any) -> None:
   """Saves the final parameters of every agent, one file per seed.
 
   Args:
-    run: with a folder.
-    state: the last one.
+    run: a run with a folder.
+    state: its last state.
   """
   assert run.folder is not None
   for k, seed in enumerate(run.settings.seeds):

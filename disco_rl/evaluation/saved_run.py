@@ -1,4 +1,4 @@
-"""Opens the folder of a finished (or stopped) run again.
+"""Loads the folder of a run of `disco-rl eval`.
 
 run = disco_rl.load_run('runs/catch-disco_103')
 print(run.rows[-1]['average_return'], run.settings.agent.learning_rate)
@@ -28,9 +28,9 @@ from disco_rl.runs import run_folder
 class Episode(NamedTuple):
   """One episode of T steps, on the host."""
 
-  observations: Any  # Tree of [T, ...], each what its action was chosen from.
+  observations: Any  # Tree of [T, ...], before each action.
   actions: np.ndarray  # [T]
-  rewards: np.ndarray  # [T], each received after its action.
+  rewards: np.ndarray  # [T], received after each action.
 
   @property
   def total_return(self) -> float:
@@ -40,16 +40,15 @@ class Episode(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SavedRun:
-  """What a run of `disco-rl eval` left behind.
+  """A run of `disco-rl eval`, loaded from its folder.
 
   Attributes:
-    agent: the agent all seeds are copies of.
-    params: seed to its parameters θ, the final ones or, of a run that was
-      stopped, those of the last checkpoint.
+    agent: the agent, the same for all seeds.
+    params: seed to parameters θ, the final ones or, for an unfinished run,
+      those of the last checkpoint.
     settings: all settings of the run.
     rows: the table of metrics.
-    rule: what the agents learned with; its `eta` is None for a rule without
-      parameters.
+    rule: the rule; its `eta` is None if it has no parameters.
     env_fn: makes the run's environment from a batch size and a seed.
   """
 
@@ -71,10 +70,10 @@ class SavedRun:
     """Plays one episode with a trained agent.
 
     Args:
-      seed: which agent; the first by default.
-      episode_seed: of the environment and of the actions that are sampled.
+      seed: seed of the agent; the smallest by default.
+      episode_seed: seed of the environment and of the sampled actions.
       greedy: whether to take the most likely action instead of sampling.
-      max_steps: after which an episode that does not end is cut off.
+      max_steps: limit on the number of steps.
 
     Returns:
       The episode.
@@ -95,10 +94,10 @@ class SavedRun:
 
 
 def load_run(path: str | os.PathLike[str]) -> SavedRun:
-  """Opens a run of `disco-rl eval`.
+  """Loads a run of `disco-rl eval`.
 
   Args:
-    path: of its folder. The run may still be going on; nothing is written.
+    path: path of its folder. The run may be unfinished; nothing is written.
 
   Returns:
     Its agent, parameters, settings and rows.
@@ -133,7 +132,7 @@ def _load_params(
   an_agent: agent_lib.Agent,
   seeds: Sequence[int],
 ) -> dict[int, types.AgentParams]:
-  """The parameters of every seed, from their files or the checkpoint."""
+  """Loads the parameters of every seed, from their files or the checkpoint."""
   like = jax.eval_shape(
     lambda: an_agent.initial_learner_state(jax.random.PRNGKey(0)).params
   )

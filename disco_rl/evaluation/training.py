@@ -1,4 +1,4 @@
-"""The training of a population by a fixed rule, for the run loop."""
+"""Trains a population with a fixed rule, as a `Trainable` of the run loop."""
 
 import jax
 import numpy as np
@@ -13,14 +13,14 @@ from disco_rl.update_rules import base
 
 
 class DivergenceError(loop.DivergenceError):
-  """An agent computed something that is not finite; its learning stopped.
+  """Raised when a learner step of an agent is non-finite.
 
   Attributes:
-    state: of all agents, each with the last finite learner.
-    rows: what was measured in the chunk that went wrong.
-    iteration: the one that would have made it non-finite, from 1.
-    seed: which agent.
-    culprit: the first quantity that is not finite.
+    state: the state of all agents, each with its last finite learner.
+    rows: metrics of the last chunk.
+    iteration: the first non-finite iteration, from 1.
+    seed: seed of the agent.
+    culprit: name of the first non-finite quantity.
   """
 
   def __init__(
@@ -31,7 +31,7 @@ class DivergenceError(loop.DivergenceError):
     seed: int,
     culprit: str,
   ):
-    """Says what happened."""
+    """Makes the message; see the attributes."""
     super().__init__(
       f'iteration {iteration}, seed {seed}: {culprit} is not finite. Common '
       'causes are a learning rate that is too high and rewards that are huge',
@@ -44,7 +44,7 @@ class DivergenceError(loop.DivergenceError):
 
 
 class Training:
-  """A `loop.Trainable`: a population that learns by one rule.
+  """A population that learns with one rule, see `loop.Trainable`.
 
   Attributes:
     population: the agents.
@@ -56,11 +56,11 @@ class Training:
     eta: types.MetaParams | None,
     chunk_size: int = 20,
   ):
-    """Bundles agents and rule.
+    """Checks η against the rule of the agents.
 
     Args:
       population: the agents.
-      eta: the rule's parameters η; None for a hand-designed rule.
+      eta: the rule's parameters η; None for a rule without parameters.
       chunk_size: iterations per compiled program, and per row of metrics.
     """
     if chunk_size < 1:
@@ -106,7 +106,7 @@ class Training:
 
   def checkpoint_like(self) -> agent_loop.LoopState:
     """Returns a tree like that of `to_checkpoint`."""
-    # Only environments know what their snapshots look like.
+    # The structure of snapshots depends on the environments.
     return self.to_checkpoint(self.init())
 
   def from_checkpoint(
@@ -116,22 +116,22 @@ class Training:
     return self.population.from_checkpoint(saved)
 
   def close(self) -> None:
-    """Frees what environments on the host hold."""
+    """Closes environments on the host."""
     self.population.close()
 
 
 def describe_rows(
   rows: list[metrics_lib.Row],
 ) -> tuple[str, dict[str, float]]:
-  """Says what a progress bar shows of a chunk.
+  """Summarises a chunk for the progress bar.
 
   Args:
-    rows: of all seeds, over which return and loss are averaged.
+    rows: rows of all seeds, over which return and loss are averaged.
 
   Returns:
-    A note if nothing was learned yet, and values by name.
+    A note if there was no learner step yet, and values by name.
   """
-  # A loss is NaN in a chunk in which nothing was learned.
+  # The loss is NaN in a chunk without learner steps.
   is_filling = any(np.isnan(row['total_loss']) for row in rows)
   mean = lambda name: float(np.mean([row[name] for row in rows]))
   values = {'return': mean('average_return'), 'loss': mean('total_loss')}
@@ -147,8 +147,8 @@ def check_rule_params(
 
   Args:
     rule: the update rule.
-    eta: what is to be its η, or None.
-    where: what an error message calls them.
+    eta: its parameters η, or None.
+    where: what error messages call them.
 
   Returns:
     η, empty for a rule without parameters.

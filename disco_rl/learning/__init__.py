@@ -1,1 +1,1 @@
-"""One agent's life as pure functions: act, store, sample, learn."""
+"""The learning of one agent: acting, replay and the learner step."""

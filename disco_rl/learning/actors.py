@@ -1,11 +1,11 @@
-"""Acting, in JAX or on the host: two actors with one interface.
+"""Actors: act in environments in JAX or on the host, with one interface.
 
   actor = actors.make(agent, env)
   state = actor.init(env_rng, net_rng)
   state, rollout = actor.unroll(params, state, step_keys)
 
 A `DeviceActor` is pure, so that acting can be compiled together with learning.
-A `HostActor` steps an ordinary environment; each observation crosses to the
+A `HostActor` steps an environment on the host; each observation is sent to the
 device once, when its action is chosen, and is collected there.
 """
 
@@ -23,7 +23,7 @@ from disco_rl.environments import base
 
 
 class ActorState(NamedTuple):
-  """What acting carries from one rollout to the next."""
+  """The state of an actor, carried from one rollout to the next."""
 
   env_state: Any
   timestep: types.EnvironmentTimestep  # Leaves [B, ...].
@@ -31,7 +31,7 @@ class ActorState(NamedTuple):
 
 
 class Policy(Protocol):
-  """What an actor needs of an agent, see `agent.Agent`."""
+  """The methods of `agent.Agent` that an actor calls."""
 
   def initial_actor_state(
     self, rng: chex.PRNGKey, batch_size: int
@@ -45,11 +45,11 @@ class Policy(Protocol):
     timestep: types.EnvironmentTimestep,
     actor_state: types.HaikuState,
   ) -> tuple[types.ActorTimestep, types.HaikuState]:
-    """Chooses actions for one step."""
+    """Chooses actions for one step of a batch of environments."""
 
 
 class _Actor:
-  """What both actors have in common."""
+  """The common base class of both actors."""
 
   is_pure = False
 
@@ -59,13 +59,13 @@ class _Actor:
     env: base.Environment,
     outputs: Sequence[str] = ('logits',),
   ):
-    """Bundles an agent and its environment.
+    """Initialises the actor.
 
     Args:
       policy: the agent.
       env: its environment.
-      outputs: which of the network's outputs a rollout keeps. Inside a compiled
-        program, others are not even computed.
+      outputs: the network outputs that a rollout keeps. Compiled programs do
+        not compute the others.
     """
     self._policy = policy
     self._env = env
@@ -73,7 +73,7 @@ class _Actor:
 
   @property
   def num_envs(self) -> int:
-    """How many streams the environment has."""
+    """Number of streams of the environment."""
     return self._env.batch_size
 
   def init(self, env_rng: chex.PRNGKey, net_rng: chex.PRNGKey) -> ActorState:
@@ -112,7 +112,7 @@ class _Actor:
     )
 
   def close(self) -> None:
-    """Frees what the environment holds."""
+    """Closes the environment."""
     self._env.close()
 
   def _act(
@@ -122,7 +122,7 @@ class _Actor:
     timestep: types.EnvironmentTimestep,
     net_state: types.HaikuState,
   ) -> tuple[types.ActorTimestep, types.HaikuState]:
-    """Chooses actions, and keeps only some of the network's outputs."""
+    """Chooses actions, and drops network outputs that are not kept."""
     step, net_state = self._policy.actor_step(params, rng, timestep, net_state)
     kept = {name: step.agent_outs[name] for name in self._outputs}
     return step.replace(agent_outs=kept), net_state
@@ -165,12 +165,12 @@ class DeviceActor(_Actor):
     return state
 
   def from_checkpoint(self, saved: ActorState) -> tuple[ActorState, bool]:
-    """Returns a saved state, and whether episodes go on: they do."""
+    """Returns a saved state, and True: its episodes continue."""
     return saved, True
 
 
 class HostActor(_Actor):
-  """Acts in an ordinary environment on the host, one step at a time."""
+  """Acts in an environment on the host, one step at a time."""
 
   def __init__(
     self,
@@ -178,13 +178,13 @@ class HostActor(_Actor):
     env: base.Environment,
     outputs: Sequence[str] = ('logits',),
   ):
-    """Bundles an agent and its environment; the first rollout compiles."""
+    """Initialises the actor; the first rollout compiles."""
     super().__init__(policy, env, outputs)
     self._step = jax.jit(self._act_and_collect, donate_argnums=4)
     self._make_empty: Any = None
 
   def with_env(self, env: base.Environment) -> 'HostActor':
-    """Returns an actor in another environment, with the same programs."""
+    """Returns an actor in another environment that shares compiled programs."""
     other = copy.copy(self)
     other._env = env
     return other
@@ -195,7 +195,7 @@ class HostActor(_Actor):
     state: ActorState,
     step_keys: chex.PRNGKey,
   ) -> tuple[ActorState, types.ActorRollout]:
-    """Acts for one rollout, step for step like a `DeviceActor`.
+    """Acts for one rollout, with the same keys as a `DeviceActor`.
 
     Args:
       params: θ.
@@ -204,7 +204,7 @@ class HostActor(_Actor):
 
     Returns:
       The state after, and a rollout on the device with leaves [T+1, B, ...],
-      but for `states`: only the network's first state is kept, [1, B, ...].
+      except `states`, which keeps only the network's first state, [1, B, ...].
     """
     env_state, timestep, net_state = state
     first_state = jax.tree.map(lambda x: x[None], net_state)
@@ -225,19 +225,20 @@ class HostActor(_Actor):
       state: from `init` or the last rollout.
 
     Returns:
-      The same with a snapshot of the environment, None if it has none.
+      The state with a snapshot as `env_state`; None if the environment makes
+      none.
     """
     return state._replace(env_state=self._env.snapshot())
 
   def from_checkpoint(self, saved: ActorState) -> tuple[ActorState, bool]:
-    """Returns to a saved state.
+    """Restores a saved state.
 
     Args:
       saved: from `to_checkpoint`.
 
     Returns:
-      The state, and whether its episodes go on. They do not, but new ones
-      begin, if the environment has no snapshots.
+      The state, and whether its episodes continue. Without a snapshot, the
+      environment and the network are reset instead.
     """
     if saved.env_state is None:
       env_rng, net_rng = jax.random.split(jax.random.PRNGKey(0))
@@ -285,6 +286,6 @@ def make(
   env: base.Environment,
   outputs: Sequence[str] = ('logits',),
 ) -> Actor:
-  """Makes the actor that suits an environment; arguments as of the actors."""
+  """Makes the actor for an environment; arguments as in the actors."""
   actor = DeviceActor if env.is_jittable else HostActor
   return actor(policy, env, outputs)

@@ -11,9 +11,9 @@ def check_actor_rollout(rollout: types.ActorRollout) -> None:
   """Raises a `ValueError` unless every field is [T+1, B, ...].
 
   Args:
-    rollout: T and B must be at least 1. Of network states only the leading axis
-      is checked, which must be T+1, or 1 if only the first state was kept: only
-      the network knows the rest of their shape.
+    rollout: T and B must be at least 1. `states` must have a leading axis of
+      T+1, or of 1 if only the first state is kept; the rest of their shape
+      depends on the network and is not checked.
   """
   shape = np.shape(rollout.rewards)
   if len(shape) != 2 or shape[0] < 2 or shape[1] < 1:

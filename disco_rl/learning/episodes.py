@@ -1,4 +1,4 @@
-"""Returns of episodes, however rollouts cut them."""
+"""Sums up the returns of episodes, which may span several rollouts."""
 
 from typing import NamedTuple
 
@@ -24,8 +24,8 @@ class RunningEpisodes(NamedTuple):
 
 
 def init(batch_size: int) -> RunningEpisodes:
-  """Nothing received yet, in B streams."""
-  # The first step of all is where a stream begins: no transition led there.
+  """Makes the state of B streams before their first step."""
+  # -1, since no transition leads to the first step of a stream.
   return RunningEpisodes(
     jnp.zeros(batch_size), jnp.full(batch_size, -1.0, jnp.float32)
   )
@@ -34,7 +34,7 @@ def init(batch_size: int) -> RunningEpisodes:
 def update(
   running: RunningEpisodes, rewards: types.Array, discounts: types.Array
 ) -> tuple[RunningEpisodes, FinishedEpisodes]:
-  """Follows all streams through one more rollout.
+  """Adds the rewards of one rollout to the running episodes.
 
   Args:
     running: from `init` or the last rollout.
@@ -42,7 +42,7 @@ def update(
     discounts: [T+1, B], 0 exactly on the last step of an episode.
 
   Returns:
-    The episodes that go on, and those that ended.
+    The episodes that have not ended, and those that ended.
   """
 
   def step(

@@ -1,4 +1,4 @@
-"""A rule for a training loop of one's own, in the manner of optax.
+"""Learners: rules for a custom training loop, with an interface as in optax.
 
   rule = disco_rl.load_rule('disco_103')
   learner = disco_rl.make_learner(rule, unroll, optimizer=optax.adam(3e-4))
@@ -8,8 +8,8 @@
   print(out.log['total_loss'])
 
 The network may be any function and its parameters any tree. η is an argument of
-`update` and no part of the state: the state can be donated, seeds that are
-vmapped share one η, and gradients can be taken in it.
+`update`, not a part of the state: the state can be donated, vmapped seeds share
+one η, and gradients with respect to η can be taken.
 """
 
 from collections.abc import Callable
@@ -35,13 +35,13 @@ LearnerOutput = learner_step.LearnerOutput
 
 
 class Learner(NamedTuple):
-  """A pair of pure functions.
+  """A learner as a pair of pure functions.
 
   Attributes:
     init: `(rng, params, observations=None) -> state`, a `LearnerState` with the
-      parameters θ, the optimiser's state and the rule's meta-state, in which
-      its target network is. `params` are copied. Example observations, a tree
-      of [B, ...], are needed only with a critic.
+      parameters θ, the optimiser's state and the rule's meta-state, which
+      includes its target network. `params` are copied. Example observations, a
+      tree of [B, ...], are needed only with a critic.
     update: `(eta, state, rollout, rng) -> (state, out)`, with a
       `types.ActorRollout` of leaves [T+1, B, ...] and a `LearnerOutput`.
   """
@@ -64,33 +64,34 @@ def make_learner(
   axis_name: Any | None = None,
   with_outputs: bool = False,
 ) -> Learner:
-  """Bundles a rule and an optimiser around a network.
+  """Makes a learner from a rule, a network and an optimiser.
 
   Args:
-    rule: what `disco_rl.load_rule` returns, or the name it takes; or an update
-      rule of your own, together with its `hyper_params`.
-    network: a function that unrolls it, `(params, state, observations [T+1, B,
-      ...], should_reset [T+1, B]) -> (outputs, new_state)`; or a
+    rule: a rule from `disco_rl.load_rule`, or its name; or an update rule of
+      your own, together with its `hyper_params`.
+    network: the network's unroll function, `(params, state, observations [T+1,
+      B, ...], should_reset [T+1, B]) -> (outputs, new_state)`; or a
       `types.PolicyNetwork`. Its outputs must be those of the rule's
-      `agent_output_spec`; Disco's are `logits` [A], `y` [600], `z` [A, 600],
-      `aux_pi` [A, A] and `q` [A, 601], after [T+1, B].
-    optimizer: of the network's parameters; by default the published one, with
+      `agent_output_spec`; for Disco, `logits` [A], `y` [600], `z` [A, 600],
+      `aux_pi` [A, A] and `q` [A, 601], with [T+1, B] in front.
+    optimizer: the optimiser of θ; by default the published one, with
       `learning_rate`.
-    hyper_params: of the rule; by default those it was trained with.
-    learning_rate: of the published optimiser (default 3e-4). Not together with
-      `optimizer`, which has its own.
-    critic: settings of a critic, which a rule with `needs_value_out` needs.
-    axis_name: over which the batch is sharded and gradients are averaged, or
-      None.
+    hyper_params: hyper-parameters of the rule; by default those that it was
+      trained with.
+    learning_rate: learning rate of the published optimiser, by default 3e-4. An
+      error together with `optimizer`.
+    critic: settings of a critic, which rules with `needs_value_out` require.
+    axis_name: axis (or axes) over which the batch is sharded and gradients are
+      averaged, or None.
     with_outputs: whether `update` also returns the network's outputs, the
-      rule's targets and the critic's estimates. They are large; without this,
-      those fields are None and a compiled `update` need not store them.
+      rule's targets and the critic's estimates, which are large. Otherwise
+      those fields are None, and a compiled `update` need not store them.
 
   Returns:
-    `init` and `update`. The network's state before the first step of a rollout
-    is that of `rollout.states`, whose leaves have a leading axis of time, T+1
-    or 1, and which may be None for networks without memory; of
-    `rollout.agent_outs` the behaviour's `logits` are needed.
+    `init` and `update`. The network starts from the first of `rollout.states`,
+    whose leaves have a leading axis of time, T+1 or 1; None for networks
+    without memory. `rollout.agent_outs` needs the `logits` of the policy that
+    acted.
   """
   update_rule, default_hyper_params, max_abs_update = _resolve(rule)
   if hyper_params is None:
@@ -128,7 +129,7 @@ def make_learner(
     params: types.AgentParams,
     observations: Any | None = None,
   ) -> LearnerState:
-    # Copied, so that donating the state leaves the caller's parameters alone.
+    # Copied, so that donating the state keeps the caller's parameters.
     params = jax.tree.map(lambda x: jnp.array(x, copy=True), params)
     return step.init(rng, params, observations)
 
@@ -148,7 +149,7 @@ def make_learner(
 def _resolve(
   rule: rule_lib.Rule | base.UpdateRule | str,
 ) -> tuple[base.UpdateRule, types.HyperParams | None, float]:
-  """Returns the update rule, its hyper-parameters and a bound on updates."""
+  """Returns the update rule, its hyper-parameters and `max_abs_update`."""
   if isinstance(rule, base.UpdateRule):
     return rule, None, 1.0
   if isinstance(rule, str):

@@ -1,7 +1,7 @@
 """The learner step: one update of an agent's parameters θ by an update rule.
 
-Everything that learns uses this one: `agent.Agent`, `make_learner` for networks
-and loops of one's own, evaluation, and the inner updates of meta-training.
+It is used by `agent.Agent`, by `make_learner` for custom networks and loops, by
+evaluation, and by the inner updates of meta-training.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from disco_rl.value_fns import value_fn
 
 @types.chex_dataclass(frozen=True)
 class LearnerState(types.Record):
-  """What an agent carries from one update to the next."""
+  """The state of a learner, carried from one update to the next."""
 
   params: types.AgentParams  # θ
   opt_state: types.OptState
@@ -32,7 +32,7 @@ class LearnerState(types.Record):
 
 
 class LearnerOutput(NamedTuple):
-  """What an update computed on the way.
+  """The log and intermediate results of an update.
 
   Attributes:
     log: scalars.
@@ -60,7 +60,7 @@ class _Outputs(NamedTuple):
 
 
 class LearnerStep:
-  """A rule, a network, an optimiser and perhaps a critic, as pure functions.
+  """A learner as pure functions: rule, network, optimiser, optional critic.
 
   Attributes:
     update_rule: the rule.
@@ -77,15 +77,15 @@ class LearnerStep:
     critic: value_fn.ValueFunction | None = None,
     axis_name: Any | None = None,
   ):
-    """Bundles them.
+    """Initialises the learner.
 
     Args:
       update_rule: the rule.
-      network: a `PolicyNetwork`, or only the function that unrolls one.
+      network: a `PolicyNetwork`, or only its unroll function.
       optimizer: the optimiser of θ.
       hyper_params: the rule's hyper-parameters, name to number.
-      critic: estimates values. A rule that asks for them (`needs_value_out`)
-        gets them; in meta-training they also measure the updated agent.
+      critic: the critic, or None. Its estimates are inputs of rules with
+        `needs_value_out`, and part of the meta-loss in meta-training.
       axis_name: axis (or axes) over which the batch is sharded, and gradients
         and statistics are averaged; None for one shard.
     """
@@ -105,7 +105,7 @@ class LearnerStep:
       self._unroll, self._unroll_taken = network.unroll, network.unroll_taken
     else:
       self._unroll, self._unroll_taken = network, None
-    # Only the names are needed, so any number of actions will do.
+    # Only the names are needed; they do not depend on the number of actions.
     one_action = types.ActionSpec((), jnp.int32, 0, 0)
     self._model_outputs = frozenset(update_rule.model_output_spec(one_action))
     self._learns_taken_actions_only = (
@@ -132,10 +132,10 @@ class LearnerStep:
     """Makes the state before the first update.
 
     Args:
-      rng: consumed by the rule's meta-state and by the critic.
+      rng: key of the rule's meta-state and of the critic.
       params: θ.
-      observations: an example, tree of [B, ...], from which a critic's network
-        is built; not needed without a critic.
+      observations: example observations, a tree of [B, ...], which initialise
+        the critic; not needed without a critic.
 
     Returns:
       The state. Its target network may share memory with θ.
@@ -167,14 +167,15 @@ class LearnerStep:
     Args:
       eta: the rule's parameters η.
       state: the state before.
-      rollout: leaves [T+1, B, ...]. The network starts in its first state; of
-        `agent_outs`, the policy that acted, the known rules read the logits.
+      rollout: leaves [T+1, B, ...]. The network starts from its first state.
+        `agent_outs` are those of the policy that acted; the built-in rules use
+        only their logits.
       rng: for rules that need randomness.
       backprop: whether the new θ is differentiable in η through the rule's
         targets. The numbers are the same either way.
 
     Returns:
-      The state after, and what was computed on the way.
+      The state after, and the log with intermediate results.
     """
     checks.check_actor_rollout(rollout)
     params = state.params
@@ -214,8 +215,8 @@ class LearnerStep:
         ),
       )
     else:
-      # It is taken in the agent's outputs, then pulled back to θ through the
-      # unroll made above.
+      # The gradient is taken with respect to the agent's outputs, then pulled
+      # back to θ through the unroll above.
       (total_loss, log), out_grads = jax.value_and_grad(
         lambda outs: self._loss(
           inputs.replace(agent_out=outs, actions=outputs.learned_actions),
@@ -253,10 +254,10 @@ class LearnerStep:
     net_state: types.HaikuState,
     rollout: types.ActorRollout,
   ) -> tuple[types.AgentOuts, types.Array]:
-    """Unrolls the network for losses that read taken actions only.
+    """Unrolls the network for losses that use only the actions taken.
 
-    Where rule and network allow it, no other actions are predicted for, which
-    is A times less work.
+    If rule and network support it, outputs per action are computed only for the
+    actions taken, which is A times less work.
 
     Args:
       params: θ.
@@ -264,8 +265,8 @@ class LearnerStep:
       rollout: leaves [T+1, B, ...].
 
     Returns:
-      The outputs, leaves [T+1, B, ...], and the index in them of the action
-      taken, [T+1, B]: 0 if they have no other.
+      The outputs, leaves [T+1, B, ...], and the index of the actions taken in
+      outputs per action, [T+1, B]: 0 if there are no others.
     """
     should_reset = rollout.is_last
     if not self._learns_taken_actions_only:
@@ -295,7 +296,7 @@ class LearnerStep:
     if critic_state is None:
       raise ValueError('the learner has a critic, but its state has none')
     if not self.update_rule.needs_value_out:
-      # Then it only measures: its estimates are constants of the meta-gradient.
+      # Then its estimates are constants of the meta-gradient.
       logits = jax.lax.stop_gradient(logits)
     critic_state, value_out, log = self.critic.update(
       critic_state, rollout, logits
@@ -342,8 +343,8 @@ class LearnerStep:
   ) -> _Outputs:
     """Unrolls the network and prepares the pullback to θ.
 
-    Where rule and network allow it, gradients pass only through the predictions
-    of the actions that were taken, and not A times as many.
+    If rule and network support it, gradients pass only through the outputs of
+    the actions taken, instead of A times as many.
     """
 
     def unroll(params: types.AgentParams) -> Any:

@@ -1,11 +1,10 @@
-"""Gradients whose own reverse pass is one forward-over-reverse product.
+"""Gradients whose reverse pass is one forward-over-reverse product.
 
-Differentiating through a gradient step in reverse mode walks backwards through
-a backward pass, and keeps all of its intermediate values until then. But the
-derivative of a gradient is a Hessian, which is symmetric: its product with the
-incoming cotangent is also the directional derivative of the gradient, so that
-forward mode gives it, and the cross term in the other arguments with it, and
-keeps nothing.
+Reverse mode through a gradient step differentiates a backward pass, and stores
+all of its intermediate values. But the derivative of a gradient is a Hessian,
+which is symmetric: its product with the incoming cotangent equals the
+directional derivative of the gradient. Forward mode computes it, together with
+the cross term in the other arguments, and stores nothing.
 """
 
 from collections.abc import Callable
@@ -19,13 +18,13 @@ LossFn = Callable[[Any, Any, Any], tuple[jax.Array, Any]]
 
 
 def gradient(loss_fn: LossFn) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-  """The gradient of a loss, to be differentiated once more.
+  """Makes the gradient function of a loss, to be differentiated once more.
 
   Args:
-    loss_fn: from θ, what the loss depends on besides θ (targets), and data
-      without derivative, to a scalar and auxiliary outputs. It must not close
-      over anything that is differentiated. Leaves of the targets that are not
-      floating point have no derivative.
+    loss_fn: a function of θ, targets, and data without derivative, to a scalar
+      and auxiliary outputs. It must not close over anything that is
+      differentiated. Leaves of the targets that are not floating point have no
+      derivative.
 
   Returns:
     A function of the same arguments that returns the gradient in θ, and

@@ -1,12 +1,12 @@
-"""A first-in-first-out store of trajectories, on the device.
+"""A first-in-first-out replay buffer of trajectories, on the device.
 
   fresh = replay.to_stored(rollout)
   buffer = replay.init(fresh, capacity=1024)
   buffer = replay.add(buffer, fresh)
   batch = replay.next_batch(buffer, fresh, rng, batching)
 
-All are pure and can be compiled; with the buffer donated, adding changes
-it in place.
+All functions are pure and can be compiled; if the buffer is donated, `add`
+changes it in place.
 """
 
 from typing import NamedTuple
@@ -32,8 +32,8 @@ def init(rollout: types.ActorRollout, capacity: int) -> ReplayState:
 
   Args:
     rollout: leaves [T+1, B, ...], arrays or specs.
-    capacity: how many trajectories to keep; a multiple of B, so that a batch
-      of them is written in one piece.
+    capacity: how many trajectories to keep; a multiple of B, so that B
+      trajectories are written in one slice.
 
   Returns:
     The buffer.
@@ -57,10 +57,10 @@ def init(rollout: types.ActorRollout, capacity: int) -> ReplayState:
 def init_for(
   spec: types.ActorRollout, batching: batching_lib.Batching
 ) -> ReplayState | None:
-  """Makes the empty buffer that batches of some sizes need.
+  """Makes the empty buffer that `next_batch` needs.
 
   Args:
-    spec: of a rollout, leaves [T+1, B, ...].
+    spec: specs of a rollout, leaves [T+1, B, ...].
     batching: the sizes.
 
   Returns:
@@ -72,16 +72,16 @@ def init_for(
 
 
 def to_stored(rollout: types.ActorRollout) -> types.ActorRollout:
-  """Drops what a buffer need not keep of a rollout.
+  """Drops the parts of a rollout that a learner does not need.
 
   These are the network's states after the first, since a learner unrolls the
   network again, and the second copy of the logits.
 
   Args:
-    rollout: leaves [T+1, B, ...]; its `agent_outs` have the logits.
+    rollout: leaves [T+1, B, ...], with logits in its `agent_outs`.
 
   Returns:
-    The same with `states` of leaves [1, B, ...] and no `logits`.
+    The rollout with `states` of leaves [1, B, ...] and `logits` None.
   """
   return rollout.replace(
     states=jax.tree.map(lambda x: x[:1], rollout.states), logits=None
@@ -89,7 +89,7 @@ def to_stored(rollout: types.ActorRollout) -> types.ActorRollout:
 
 
 def from_stored(stored: types.ActorRollout) -> types.ActorRollout:
-  """Returns the rollout that a learner takes, from what `to_stored` kept."""
+  """Undoes `to_stored`, but for the dropped states."""
   return stored.replace(logits=stored.agent_outs['logits'])
 
 
@@ -102,13 +102,13 @@ def next_batch(
   """Makes the next batch to learn from.
 
   Args:
-    buffer: a buffer in which `fresh` is stored already; None without replay.
-    fresh: the rollout just made, from `to_stored`.
-    rng: consumed whole, by the sampling.
+    buffer: a buffer that contains `fresh` already; None without replay.
+    fresh: the new rollout, from `to_stored`.
+    rng: key to sample with; it is not split.
     batching: the sizes.
 
   Returns:
-    A rollout with leaves [T+1, batch_size, ...]: fresh trajectories first.
+    A rollout with leaves [T+1, batch_size, ...], fresh trajectories first.
   """
   if buffer is None:
     return from_stored(fresh)
@@ -152,7 +152,7 @@ def sample(
 
   Args:
     buffer: a buffer that is not empty.
-    rng: consumed whole.
+    rng: key to sample with; it is not split.
     batch_size: B', how many to draw.
 
   Returns:

@@ -25,14 +25,13 @@ class Group:
   """Agents that differ only by their seeds.
 
   Attributes:
-    env_fn: makes their environment; it must be one in JAX.
+    env_fn: makes their environment, which must be in JAX.
     agent_settings: see `agent.get_settings_disco`; with a group `value_fn`, the
       settings of their critics.
-    num_agents: how many.
-    optimizer: of the agents' parameters; it replaces the one that
-      `agent_settings` describe, and the meta-gradient passes through it, see
-      `Agent`.
-    name: of the environment, in the names of what is logged; by default
+    num_agents: number of agents.
+    optimizer: optimiser of the agents' parameters, instead of that of
+      `agent_settings`; meta-gradients pass through it, see `Agent`.
+    name: name of the environment, for the names of metrics; by default
       `group_0`, `group_1`, ...
   """
 
@@ -47,8 +46,8 @@ def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
   """Checks the sizes and names of groups.
 
   Args:
-    groups: all of them.
-    placement: over whose rows the agents of each are sharded.
+    groups: all groups.
+    placement: the devices, over whose rows the agents of a group are sharded.
 
   Returns:
     Their names, all different.
@@ -82,9 +81,9 @@ def build(
 
   Args:
     group: the group.
-    config: sizes, those of one shard if there is a batch axis.
-    batch_axis_name: over which batches are sharded, or None.
-    regularizer: one more term of the meta-loss, or None.
+    config: the sizes; with a batch axis, those of one shard.
+    batch_axis_name: axis over which batches are sharded, or None.
+    regularizer: a further term of the meta-loss, or None.
 
   Returns:
     The agent, and its rule.
@@ -105,7 +104,7 @@ def build(
 
 
 def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
-  """Returns the shapes of η, on which the rules of all groups must agree."""
+  """Returns the specs of η, which must be the same for all groups."""
   specs = [
     jax.eval_shape(lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0])
     for rule in rules
@@ -120,13 +119,13 @@ def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
 
 
 def host_environment_message(name: str) -> str:
-  """Says why η cannot be trained in an environment on the host.
+  """Makes the error message for an environment on the host.
 
   Args:
-    name: of the environment.
+    name: name of the environment.
 
   Returns:
-    A sentence or two.
+    The message.
   """
   return (
     f'meta-training cannot use {name}, which runs on the host, outside of JAX: '

@@ -1,4 +1,4 @@
-"""Lifetimes: after how many inner updates agents are reset."""
+"""Lifetimes of agents: after how many inner updates they are reset."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 _FOREVER = np.iinfo(np.int32).max
-# Folded into keys for draws of their own. Large, since small numbers give the
-# keys that splitting gives too.
+# Folded into keys for independent draws. Large, since folding in small numbers
+# gives the keys that splitting gives, too.
 _SHARE, _LIFETIME = 2**31 + 2, 2**31 + 3
 
 
@@ -17,11 +17,11 @@ def sample(rng: chex.PRNGKey, lifetimes: Sequence[int]) -> jax.Array:
   """Draws the lifetime of one agent, with probability ∝ 1 / lifetime.
 
   Args:
-    rng: key; only what is folded into it is used.
-    lifetimes: in inner updates; empty for agents that are never reset.
+    rng: key; a number is folded into it.
+    lifetimes: lifetimes in inner updates; empty for no limit.
 
   Returns:
-    One of them, [], int32.
+    One of them, [], int32; the largest int32 without a limit.
   """
   if not lifetimes:
     return jnp.asarray(_FOREVER, jnp.int32)
@@ -33,14 +33,14 @@ def sample(rng: chex.PRNGKey, lifetimes: Sequence[int]) -> jax.Array:
 
 
 def sample_first(rng: chex.PRNGKey, lifetimes: Sequence[int]) -> jax.Array:
-  """Draws an agent's first lifetime, cut short so that not all end together.
+  """Draws an agent's first lifetime, shortened so that not all end together.
 
   Args:
-    rng: key; only what is folded into it is used.
+    rng: key; numbers are folded into it.
     lifetimes: see `sample`.
 
   Returns:
-    A random part of a lifetime, at least 1, [], int32.
+    A random fraction of a lifetime, at least 1, [], int32.
   """
   lifetime = sample(rng, lifetimes)
   if not lifetimes:

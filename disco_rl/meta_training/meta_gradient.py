@@ -1,8 +1,7 @@
-"""One agent's contribution to a meta-update: it acts, learns, and is measured.
+"""Computes the meta-gradient of one agent: acts, learns and differentiates.
 
 All functions are pure, to be mapped over many agents. Acting and
-differentiating are two calls, which a trainer compiles into one program where
-the actor is pure.
+differentiating are two methods, which `meta_gradient` combines.
 """
 
 import functools
@@ -23,16 +22,16 @@ from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import replay
 from disco_rl.meta_training import meta_loss
 
-# Folded into a key for the draws of the replay. Large, since small numbers give
-# the keys that splitting gives too.
+# Folded into a key to sample from the replay. Large, since folding in small
+# numbers gives the keys that splitting gives, too.
 _REPLAY = 2**31
 
-# What a meta-gradient's log says of episodes: sums, not averages.
+# Entries of a meta-gradient's log that are sums over episodes, not averages.
 EPISODE_LOG = ('num_episodes', 'total_return')
 
 
 class AgentState(NamedTuple):
-  """What an agent carries from one meta-update to the next."""
+  """The state of an agent, carried from one meta-update to the next."""
 
   learner: agent_lib.LearnerState  # With a critic.
   actor: actors.ActorState
@@ -46,7 +45,7 @@ class MetaGradient(NamedTuple):
   grads: types.MetaParams  # Like η.
   state: AgentState  # After the inner updates.
   log: types.LogDict  # Scalars.
-  inner_log: types.LogDict  # Of the inner updates, leaves [N].
+  inner_log: types.LogDict  # Logs of the inner updates, leaves [N].
 
 
 class MetaAgent:
@@ -60,15 +59,15 @@ class MetaAgent:
     batch_axis_name: Any | None = None,
     regularizer: meta_loss.Regularizer | None = None,
   ):
-    """Bundles them.
+    """Initialises the agent.
 
     Args:
       agent: the agent, with a critic.
-      actor: acts in `config.batching.num_envs` environments.
-      config: sizes, those of one shard if there is a batch axis.
-      batch_axis_name: over which batches are sharded, or None; the same that
-        the agent was given.
-      regularizer: one more term of the meta-loss, see `trainer.Trainer`.
+      actor: its actor, in `config.batching.num_envs` environments.
+      config: the sizes; with a batch axis, those of one shard.
+      batch_axis_name: axis over which batches are sharded, or None; the same as
+        that of the agent.
+      regularizer: a further term of the meta-loss, see `trainer.Trainer`.
     """
     if agent.critic is None:
       raise ValueError(
@@ -84,11 +83,11 @@ class MetaAgent:
     self._regularizer = regularizer
 
   def init(self, rng: chex.PRNGKey) -> AgentState:
-    """Makes a fresh agent.
+    """Makes the initial state of an agent.
 
     Args:
-      rng: resets the environment, and is split in three: learner, actor,
-        critic.
+      rng: resets the environment, and is split in three, for the learner, the
+        actor's network and the critic.
 
     Returns:
       Its state.
@@ -117,13 +116,13 @@ class MetaAgent:
     act_rng: chex.PRNGKey,
     update_rng: chex.PRNGKey,
   ) -> MetaGradient:
-    """Acts, learns N times, and differentiates what came of it in η.
+    """Acts, learns N times, and differentiates the meta-loss in η.
 
     Args:
       update_rule_params: η.
-      state: before.
-      act_rng: split per inner trajectory; the validation trajectory uses the
-        key itself.
+      state: the state before.
+      act_rng: split per inner update; the validation trajectory uses the key
+        itself.
       update_rng: split in (train, validation), the former per inner update.
 
     Returns:
@@ -138,16 +137,16 @@ class MetaAgent:
   def act(
     self, state: AgentState, rng: chex.PRNGKey
   ) -> tuple[AgentState, types.ActorRollout, types.ActorRollout, types.LogDict]:
-    """Makes the experience of one meta-update, before any update of θ.
+    """Acts for all rollouts of one meta-update, before any update of θ.
 
     Args:
-      state: before.
-      rng: see `meta_gradient`.
+      state: the state before.
+      rng: the `act_rng` of `meta_gradient`.
 
     Returns:
-      The state after; batches to learn from, leaves [N, L, B, ...]; the
-      validation trajectory, leaves [2L, B', ...] with B' environments; and a
-      log of rewards and episodes.
+      The state after; N batches to learn from, leaves [N, L, B, ...] with L
+      steps; the validation trajectory, leaves [2L, B', ...] with B'
+      environments; and a log of rewards and episodes.
     """
     config = self._config
     num_updates, length = (
@@ -164,7 +163,7 @@ class MetaAgent:
     step_keys = jnp.concatenate(
       [train_keys.reshape(num_train, *valid_keys.shape[1:]), valid_keys]
     )
-    # One loop for all trajectories: a second one would be compiled again.
+    # One loop for all trajectories, since a second one takes time to compile.
     actor_state, steps = self._actor.unroll(
       state.learner.params, state.actor, step_keys
     )
@@ -200,10 +199,10 @@ class MetaAgent:
 
     Args:
       update_rule_params: η.
-      state: before the inner updates.
+      state: the state before the inner updates.
       train_rollouts: leaves [N, L, B, ...].
       valid_rollout: leaves [2L, B', ...].
-      rng: see `meta_gradient`.
+      rng: the `update_rng` of `meta_gradient`.
 
     Returns:
       The meta-gradient, and the state after.
@@ -271,14 +270,14 @@ class MetaAgent:
     return loss, (state._replace(learner=learner), log, inner_log)
 
   def _inner_step(self, eta: types.MetaParams, rematerialize: bool) -> Any:
-    """`_inner_update` as the body of a scan."""
+    """Makes the body of a scan from `_inner_update`."""
     agent = self._agent
     if self._config.uses_mixed_mode(rematerialize):
       agent = agent.in_mixed_mode()
     update: Any = functools.partial(self._inner_update, agent)
     if rematerialize:
-      # With the optimiser's slope saved, the inner gradient need not be made
-      # again (in mixed mode). The scan keeps the compiler from undoing it all.
+      # With the optimiser's slope saved, the inner gradient need not be
+      # recomputed (in mixed mode). Inside a scan, CSE cannot undo it.
       update = jax.checkpoint(
         update,
         prevent_cse=False,
@@ -298,7 +297,7 @@ class MetaAgent:
     rollout: types.ActorRollout,
     rng: chex.PRNGKey,
   ) -> tuple[agent_lib.LearnerState, Any]:
-    """Updates the agent and its critic once, and measures the targets."""
+    """Updates agent and critic once, and computes the terms of the targets."""
     learner, out = agent.learner.update(eta, learner, rollout, rng)
     assert out.meta_out is not None and out.agent_out is not None
     terms = agent.update_rule.target_terms(out.meta_out, self._axis_name)
@@ -326,7 +325,7 @@ class MetaAgent:
     return buffer, batches
 
   def _count_rewards(self, rewards: types.Array) -> types.LogDict:
-    """Counts the rewards of the trajectories to learn from, [N, L, B']."""
+    """Averages and counts the rewards of the new rollouts, [N, L, B']."""
     log = dict(
       rewards=jnp.mean(rewards),
       pos_rewards=jnp.sum(rewards > 0).astype(jnp.float32),

@@ -11,9 +11,9 @@ from disco_rl.config import meta_training as config_lib
 
 
 class MetaOptimizer:
-  """Updates η, as one long vector where that is possible.
+  """Updates η as one long vector, unless a custom optimiser needs trees.
 
-  An operation per tensor of η would take long to compile.
+  Operations per tensor of η would take long to compile.
   """
 
   def __init__(
@@ -24,9 +24,9 @@ class MetaOptimizer:
     """Builds the optimiser.
 
     Args:
-      config: describes the Adam that is used by default.
-      optimizer: replaces it. It is given gradients and parameters as trees like
-        η.
+      config: settings of Adam, the default.
+      optimizer: a custom optimiser, which takes gradients and parameters as
+        trees like η; None for Adam.
     """
     self._takes_trees = optimizer is not None
     if optimizer is None:
@@ -49,7 +49,7 @@ class MetaOptimizer:
     Args:
       grads: the meta-gradient as one vector, [size of η].
       opt_state: from `init` or the last update.
-      eta: the parameters before.
+      eta: η before the update.
 
     Returns:
       The update as one vector, [size of η], and the new state.
@@ -76,7 +76,7 @@ def _default_optimizer(
 
 
 def _check_unused(config: config_lib.Config) -> None:
-  """Refuses settings of the Adam that another optimiser replaces."""
+  """Raises a `ValueError` for settings of Adam beside a custom optimiser."""
   default = config_lib.Config()
   for name in ('learning_rate', 'max_grad_norm', 'max_abs_update'):
     if getattr(config, name) != getattr(default, name):

@@ -31,12 +31,12 @@ from disco_rl.runs import metrics
 
 @dataclasses.dataclass(frozen=True)
 class MetaTrained(rule_lib.Rule):
-  """A rule that was just meta-trained, and how that went.
+  """A meta-trained rule, with the metrics of its training.
 
   Attributes:
-    initial_eta: where η began.
-    agent_settings: of the agents that the rule was trained with.
-    rows: one per meta-update, see `training.Training`.
+    initial_eta: η before the first meta-update.
+    agent_settings: settings of the agents that the rule was trained with.
+    rows: rows of metrics, one per meta-update, see `training.Training`.
   """
 
   initial_eta: types.MetaParams = None
@@ -45,18 +45,18 @@ class MetaTrained(rule_lib.Rule):
 
   @property
   def initial_rule(self) -> rule_lib.Rule:
-    """The rule as it was before the first meta-update."""
+    """The rule before the first meta-update."""
     return rule_lib.Rule('initial', self.kind, self.initial_eta, self.settings)
 
   def plot(self, name: str = pictures.RETURNS) -> Any:
-    """Draws how training went.
+    """Draws the metrics of meta-training.
 
     Args:
       name: one of `pictures.PICTURES`; by default the average returns of the
         agents' episodes, by environment.
 
     Returns:
-      A matplotlib figure, which notebooks show.
+      A matplotlib figure.
     """
     return pictures.draw(name, self.rows)
 
@@ -84,32 +84,32 @@ def meta_train(
   """Discovers a rule, or improves one, by training agents with it.
 
   Args:
-    envs: environments in JAX, one group of agents in each: names (see
-      `environments.registry`) or functions that make one from a batch size and
-      a seed.
-    init: where η begins: `'random'`, the name, file or run folder of a rule, a
+    envs: environments in JAX, each with a group of agents: names (see
+      `environments.registry`) or functions that make an environment from a
+      batch size and a seed.
+    init: the initial η: `'random'`, the name, file or run folder of a rule, a
       loaded rule, or η itself.
-    num_updates: meta-updates.
-    num_agents: agents in each environment.
+    num_updates: number of meta-updates.
+    num_agents: number of agents in each environment.
     config: sizes and weights. By default those of the small reference setting;
       if `init` is a trained rule, with the learning rate
       `config.meta_training.FINE_TUNING_LEARNING_RATE`.
-    seed: of all that is random, see `training.keys`.
-    env_settings: by name of an environment, what to change of its settings.
-    settings: any other settings by their path, as `disco-rl meta-train
-      --dry-run` shows them, e.g. `{'meta.num_inner_updates': 4}`.
-    agent_settings: of all agents, e.g. with a rule of your own; None for the
-      discovered rule, with what the initial rule was trained with and, for
-      each environment, the network that suits it.
-    critic: settings of the agents' critics.
-    regularizer: one more term of the meta-loss, see `trainer.Trainer`.
-    agent_optimizer: of the agents' parameters, see `Agent`.
-    meta_optimizer: of η, see `trainer.Trainer`.
-    devices: over which every agent's environments are sharded; the first of
-      this process by default.
-    out: folder for config, metrics, checkpoints, rule and pictures, as the
-      command writes it; None to write nothing.
-    resume: whether to go on with the run in `out` from its last checkpoint; the
+    seed: seed of all random numbers, see `training.keys`.
+    env_settings: name of an environment to changes of its default settings.
+    settings: changes to other settings, by their path as in `disco-rl
+      meta-train --dry-run`, e.g. `{'meta.num_inner_updates': 4}`.
+    agent_settings: settings of all agents, e.g. with a rule of your own; None
+      for those that the initial rule was trained with (for random η, those of
+      `disco`) and, for each environment, the network suggested for it.
+    critic: settings of the agents' critics; None for the default.
+    regularizer: a further term of the meta-loss, see `trainer.Trainer`.
+    agent_optimizer: optimiser of the agents' parameters, see `Agent`.
+    meta_optimizer: optimiser of η, see `trainer.Trainer`.
+    devices: devices over which every agent's environments are sharded; by
+      default the first one of this process.
+    out: folder for config, metrics, checkpoints, rule and pictures, as in
+      `disco-rl meta-train`; None to write nothing.
+    resume: whether to resume the run in `out` from its last checkpoint; the
       other arguments must be those of the first call.
     show_progress: whether to show a progress bar.
 
@@ -134,7 +134,7 @@ def meta_train(
     steps=num_updates,
     num_agents=num_agents,
     seed=seed,
-    set=[f'{path}={value}' for path, value in changes.items()],
+    settings=changes,
   )
   objects = run_lib.Objects(
     env_fns=env_fns,
@@ -172,7 +172,7 @@ def _initial_rule(
   init: str | rule_lib.Rule | types.MetaParams,
   agent_settings: config_dict.ConfigDict | None,
 ) -> rule_lib.Rule | None:
-  """Returns the rule to begin with, None for random η."""
+  """Returns the initial rule; None for random η."""
   if isinstance(init, rule_lib.Rule):
     if init.eta is None:
       raise ValueError(f'{init.name} has no parameters to train')

@@ -1,4 +1,4 @@
-"""Pictures of meta-training."""
+"""Draws the metrics of meta-training."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,13 +24,13 @@ PICTURES = (RETURNS, *_PANELS)
 
 
 def return_columns(rows: Sequence[metrics.Row]) -> dict[str, str]:
-  """The columns with the returns of episodes.
+  """Finds the columns with the returns of episodes.
 
   Args:
-    rows: of `training.Training`.
+    rows: rows of `training.Training`.
 
   Returns:
-    Name of an environment, or group of agents, to its column.
+    Name of an environment, or of a group of agents, to its column.
   """
   names = rows[0] if rows else {}
   return {
@@ -42,9 +42,9 @@ def draw(name: str, rows: Sequence[metrics.Row]) -> Any:
   """Draws one of `PICTURES`.
 
   Args:
-    name: which. `'returns'` is the average return of the episodes that ended
-      in a meta-update, one panel per environment.
-    rows: of `training.Training`, one per meta-update.
+    name: name of the picture. `'returns'` shows the average return of the
+      episodes that ended in a meta-update, one panel per environment.
+    rows: rows of `training.Training`, one per meta-update.
 
   Returns:
     A matplotlib figure.
@@ -65,18 +65,18 @@ def draw_evaluations(
   baselines: Mapping[str, float],
   baseline_name: str,
 ) -> Any:
-  """Draws what fresh agents reached along meta-training.
+  """Draws the returns of fresh agents over meta-updates.
 
   Args:
     evaluations: name of an environment to a table with the columns
       `iteration` (meta-updates), `seed` and `final_return`.
-    baselines: name of an environment to the return with a hand-designed rule,
-      where there is one.
-    baseline_name: of that rule.
+    baselines: name of an environment to the return of the baseline, if there is
+      one.
+    baseline_name: name of the baseline.
 
   Returns:
-    A matplotlib figure: one panel per environment, with horizontal lines for
-    the baseline and for the initial η, that of meta-update 0.
+    A matplotlib figure with one panel per environment, with horizontal lines
+    for the baseline and for the initial η (meta-update 0).
   """
   panels, lines = {}, {}
   for env, rows in evaluations.items():

@@ -1,10 +1,10 @@
-"""How good a rule is: fresh agents learn with it, beside a baseline.
+"""Evaluates a rule in meta-training: trains fresh agents with it.
 
-A run of meta-training keeps, for every environment of its evaluations,
+For every environment of its evaluations, a run of meta-training writes
 
-  evaluations_ENV.csv   returns of fresh agents, one row per meta-update and
+  evaluations_ENV.csv   returns of fresh agents, one row per evaluation and
                         seed; those of the initial η are at meta-update 0
-  baseline_ENV.csv      the same of a hand-designed rule, trained once
+  baseline_ENV.csv      the same for a hand-designed rule, evaluated once
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,6 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
-from disco_rl.config import batching as batching_lib
 from disco_rl.config import networks
 from disco_rl.config import resolve
 from disco_rl.environments import registry
@@ -33,21 +32,21 @@ from disco_rl.runs import run_folder
 from disco_rl.runs import sinks
 from disco_rl.update_rules import registry as rule_registry
 
-# Of the larger of two returns: differences below it are taken for noise.
+# Fraction of the larger of two returns below which differences are noise.
 _LEAST_SCALE = 0.1
 
 
 class RuleEvaluation:
-  """Trains fresh agents with an η, in all environments chosen for that.
+  """Trains fresh agents with a rule, in the environments of evaluations.
 
-  The programs are compiled in the first evaluation and kept.
+  Programs are compiled in the first evaluation and reused.
   """
 
   def __init__(self, settings: config_dict.ConfigDict):
     """Builds the agents.
 
     Args:
-      settings: of the run, see `resolve.meta_training`.
+      settings: settings of the run, see `resolve.meta_training`.
     """
     self._settings = settings
     self._envs = dict(settings.eval.env or settings.env)
@@ -59,14 +58,14 @@ class RuleEvaluation:
     for name in self._envs:
       agent_settings = resolve.meta_agent_settings(settings, name)
       with agent_settings.unlocked():
-        # It measures agents in meta-training only.
+        # Other rules have a critic in meta-training only.
         if not _needs_critic(agent_settings):
           del agent_settings['value_fn']
         agent_settings.learning_rate = settings.eval.learning_rate
       self._populations[name] = self._population(name, agent_settings)
 
   def close(self) -> None:
-    """Frees what environments on the host hold."""
+    """Closes environments on the host."""
     for population in self._populations.values():
       population.close()
 
@@ -74,26 +73,26 @@ class RuleEvaluation:
     """Trains fresh agents with a rule.
 
     Args:
-      eta: the rule's parameters.
-      env: one of the environments.
+      eta: the rule's parameters η.
+      env: name of an environment.
 
     Returns:
-      One row per seed: the average return of its last iterations.
+      One row per seed, with the average return of its last iterations.
     """
-    # It is on the devices of meta-training.
+    # η is on the devices of meta-training.
     return self._train(self._populations[env], jax.device_get(eta))
 
   def baseline(self, env: str) -> list[metrics.Row]:
-    """Trains fresh agents with the hand-designed rule, for as long.
+    """Trains fresh agents with the baseline, for as many iterations.
 
-    They have the settings of `disco-rl eval` with the torso and the memory of
+    They have the settings of `disco-rl eval`, with the torso and the core of
     the other agents.
 
     Args:
-      env: one of the environments.
+      env: name of an environment.
 
     Returns:
-      The same as for an η.
+      One row per seed, as in `__call__`.
     """
     network = self._settings.net[env]
     rule = rule_lib.load_rule(self._settings.eval.baseline)
@@ -111,7 +110,7 @@ class RuleEvaluation:
     return population_lib.Population(
       registry.environment_fn(env, **self._envs[env]),
       agent_settings,
-      batching_lib.Batching(**self._settings.eval.batching),
+      resolve.make_batching(self._settings.eval.batching, 'eval.batching'),
       seeds=range(self._settings.eval.num_seeds),
     )
 
@@ -120,8 +119,7 @@ class RuleEvaluation:
   ) -> list[metrics.Row]:
     rows: list[metrics.Row] = []
     trainable = training.Training(population, eta)
-    # A rule in training may make agents diverge. What they reached until then
-    # counts.
+    # Agents may diverge with a rule in training. Returns before that count.
     loop.run(
       trainable,
       trainable.init(),
@@ -133,7 +131,7 @@ class RuleEvaluation:
 
 
 class Hook(hooks.Periodic):
-  """Evaluates the rule every so many meta-updates, and keeps the best."""
+  """Evaluates the rule every so many meta-updates, and saves the best."""
 
   def __init__(
     self,
@@ -146,9 +144,9 @@ class Hook(hooks.Periodic):
     """Sets the period.
 
     Args:
-      evaluation: trains the agents.
-      settings: of the run, see `resolve.meta_training`.
-      folder: of the run, in which results are kept.
+      evaluation: the evaluation.
+      settings: settings of the run, see `resolve.meta_training`.
+      folder: folder of the run, to which results are written.
       save_rule: called with a path, η, and `step` and `score` as keywords.
       before_print: called before a line is printed.
     """
@@ -163,7 +161,7 @@ class Hook(hooks.Periodic):
     self._before_print = before_print
 
   def start(self, done: int, state: Any) -> None:
-    """Trains agents with the baseline, if that was not done before."""
+    """Evaluates the baseline, unless its results exist."""
     for env in self._envs:
       path = baseline_path(self._folder, env)
       if self._baseline is None or metrics.read_csv(path):
@@ -173,15 +171,15 @@ class Hook(hooks.Periodic):
     super().start(done, state)
 
   def close(self) -> None:
-    """Frees what environments on the host hold."""
+    """Closes environments on the host."""
     self._evaluation.close()
 
   def _evaluate(self, done: int, state: Any) -> None:
-    """Trains fresh agents with the rule, and keeps it if it is the best."""
+    """Trains fresh agents with the rule, and saves it if it is the best."""
     for env in self._envs:
       path = evaluations_path(self._folder, env)
       if any(row['iteration'] == done for row in metrics.read_csv(path)):
-        continue  # It was done before a kill.
+        continue  # It was evaluated before the run was killed.
       rows = self._evaluation(state.eta, env)
       self._keep(path, done, rows, f'meta-update {done}, fresh agents', env)
     all_scores = scores(self._folder, self._envs)
@@ -219,17 +217,17 @@ def _needs_critic(agent_settings: config_dict.ConfigDict) -> bool:
 
 
 def evaluations_path(folder: pathlib.Path, env: str) -> pathlib.Path:
-  """Where a run keeps the returns of fresh agents in an environment."""
+  """Returns the path of a run's evaluations in an environment."""
   return folder / f'evaluations_{run_folder.as_file_name(env)}.csv'
 
 
 def baseline_path(folder: pathlib.Path, env: str) -> pathlib.Path:
-  """Where a run keeps those of the hand-designed rule."""
+  """Returns the path of a run's baseline in an environment."""
   return folder / f'baseline_{run_folder.as_file_name(env)}.csv'
 
 
 def mean_return(returns: Sequence[float]) -> float:
-  """The average of those agents that ended an episode; NaN if none did."""
+  """Averages returns, without those that are NaN; NaN if all are."""
   known = [value for value in returns if np.isfinite(value)]
   return float(np.mean(known)) if known else float('nan')
 
@@ -237,7 +235,7 @@ def mean_return(returns: Sequence[float]) -> float:
 def returns_by_update(
   rows: Sequence[Mapping[str, float]],
 ) -> dict[int, float]:
-  """The average over seeds of every evaluation, by meta-update."""
+  """Averages every evaluation over seeds; returns meta-update to average."""
   by_update: dict[int, list[float]] = {}
   for row in rows:
     by_update.setdefault(int(row['iteration']), []).append(row['final_return'])
@@ -245,18 +243,18 @@ def returns_by_update(
 
 
 def normalized_score(value: float, initial: float, baseline: float) -> float:
-  """A return on a scale that environments share.
+  """Normalises a return, to compare environments.
 
-  It is `(value − initial) / scale`: 0 for the initial η and, where the baseline
-  is better than that, 1 for the baseline. The scale is `|baseline − initial|`,
-  but at least a tenth of the larger of the two in absolute value, so that two
-  returns that happen to be near each other do not make noise look large; and 1
-  where that is 0, or neither is known.
+  The score is `(value − initial) / scale`: 0 for the initial η, and 1 for a
+  baseline that is better. The scale is `|baseline − initial|`, but at least a
+  tenth of the larger of the two in absolute value, so that noise is not
+  amplified if they are close; and 1 if that is 0. If only one of the two is
+  known, it takes the place of both; if neither is, the score is the value.
 
   Args:
     value: average return of fresh agents.
-    initial: that with the initial η; NaN if not known.
-    baseline: that with a hand-designed rule; NaN if not known.
+    initial: average return with the initial η; NaN if not known.
+    baseline: average return with the baseline; NaN if not known.
 
   Returns:
     The score; NaN if the value is.
@@ -270,10 +268,10 @@ def normalized_score(value: float, initial: float, baseline: float) -> float:
 
 
 def environments(config: Mapping[str, Any]) -> list[str]:
-  """The environments of a run's evaluations.
+  """Returns the environments of a run's evaluations.
 
   Args:
-    config: what the run's `config.json` holds.
+    config: contents of the run's `config.json`.
 
   Returns:
     Their names.
@@ -283,10 +281,10 @@ def environments(config: Mapping[str, Any]) -> list[str]:
 
 
 def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
-  """Reads what a run keeps of its evaluations in an environment.
+  """Reads the evaluations of a run in an environment.
 
   Args:
-    folder: of the run.
+    folder: folder of the run.
     env: the environment's name.
 
   Returns:
@@ -301,16 +299,16 @@ def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
 
 
 def scores(folder: pathlib.Path, envs: Sequence[str]) -> dict[int, float]:
-  """How good the rule was at every evaluation of a run, in all environments.
+  """Computes the score of the rule at every evaluation of a run.
 
   Args:
-    folder: of the run.
+    folder: folder of the run.
     envs: the environments of its evaluations.
 
   Returns:
-    Meta-update to the average over environments of `normalized_score`.
-    Environments in which no agent ever ended an episode do not count; where
-    others did, an evaluation without any has no score.
+    Meta-update to the average of `normalized_score` over environments.
+    Environments in which no agent ever ended an episode are left out; an
+    evaluation that has no return in another environment has no score.
   """
   tables = []
   for env in envs:

@@ -1,4 +1,4 @@
-"""Makes runs of meta-training from requests, and resumes them."""
+"""Runs of meta-training: resolves requests, and resumes runs from folders."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -25,6 +25,7 @@ from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
@@ -33,18 +34,18 @@ from disco_rl.runs import run_folder
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Objects:
-  """What a run is made of besides its request: objects from Python.
+  """Python objects that replace parts of a request; None for no replacement.
 
   Attributes:
-    env_fns: name to function, of environments that the registry does not know.
-    agent_settings: of all agents, instead of those that follow from rule and
+    env_fns: environments that are not in the registry, by name.
+    agent_settings: settings of all agents, instead of those of the rule and the
       environments.
     critic: settings of the agents' critics, instead of the default.
     config: sizes and weights, instead of the settings.
-    regularizer: one more term of the meta-loss, see `trainer.Trainer`.
-    agent_optimizer: of the agents' parameters, see `Agent`.
-    meta_optimizer: of η, see `trainer.Trainer`.
-    devices: over which the work is sharded, instead of their number.
+    regularizer: a further term of the meta-loss, see `trainer.Trainer`.
+    agent_optimizer: optimiser of the agents' parameters, see `Agent`.
+    meta_optimizer: optimiser of η, see `trainer.Trainer`.
+    devices: devices over which the work is sharded, instead of their number.
   """
 
   env_fns: Mapping[str, registry.EnvironmentFn] = dataclasses.field(
@@ -60,7 +61,7 @@ class Objects:
 
   @property
   def are_needed(self) -> bool:
-    """Whether a run cannot be made again from its request alone."""
+    """Whether the run cannot be made from its request alone."""
     ignored = ('devices',)
     return any(
       getattr(self, field.name)
@@ -70,11 +71,11 @@ class Objects:
 
 
 class Plan(plan_lib.Plan):
-  """Meta-training whose settings are known, see `runs.plan.Plan`.
+  """Meta-training with resolved settings, see `runs.plan.Plan`.
 
   Attributes:
     rule: the initial rule; None for random η.
-    agent_settings: of the agents in the first environment.
+    agent_settings: settings of the agents in the first environment.
   """
 
   command = 'meta-train'
@@ -86,12 +87,12 @@ class Plan(plan_lib.Plan):
     rule: rule_lib.Rule | None = None,
     objects: Objects | None = None,
   ):
-    """Resolves the settings; makes nothing yet.
+    """Resolves the settings; builds nothing yet.
 
     Args:
-      request: see `resolve.META_TRAINING`; modules of `use` are imported.
-      rule: the initial rule, instead of the name in the request.
-      objects: what has no name.
+      request: see `resolve.META_TRAINING`; the modules in `use` are imported.
+      rule: the initial rule; None for that of the request.
+      objects: Python objects that replace parts of the request.
     """
     self._objects = objects = objects or Objects()
     self._evaluation: rule_evaluation.RuleEvaluation | None = None
@@ -128,11 +129,12 @@ class Plan(plan_lib.Plan):
       rule=self.request['init'],
       rule_settings=dict(rule.settings) if rule else {},
       # Whether the command can make the same run from this file.
-      is_by_name=not objects.are_needed,
+      is_by_name=not objects.are_needed
+      and plain_settings.is_plain(self.request['settings']),
     )
 
   def make_trainer(self) -> trainer_lib.Trainer:
-    """Makes the agents; compiles nothing yet."""
+    """Builds the agents; compiles nothing yet."""
     settings, objects = self.settings, self._objects
     all_groups = [
       groups.Group(
@@ -161,7 +163,7 @@ class Plan(plan_lib.Plan):
     )
 
   def make_trainable(self) -> training.Training:
-    """Makes the agents and the training; compiles nothing yet."""
+    """Builds the agents and their training; compiles nothing yet."""
     trainer, settings = self.make_trainer(), self.settings
     eta = None
     if self.rule is not None:
@@ -174,7 +176,7 @@ class Plan(plan_lib.Plan):
     )
 
   def check_buildable(self) -> None:
-    """Builds everything once, so that mistakes are found."""
+    """Builds everything once, to detect errors."""
     super().check_buildable()
     self.check()
     if self._evaluation is not None:
@@ -209,11 +211,11 @@ class Plan(plan_lib.Plan):
   def describe_rows(
     self, rows: list[metrics.Row]
   ) -> tuple[str, dict[str, float]]:
-    """Says what a progress bar shows, see `training.describe_rows`."""
+    """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
   def check(self, trainable: Any = None, state: Any = None) -> None:
-    """Makes the agents of evaluations on the way, if there are to be any."""
+    """Builds the agents of evaluations, if `eval.every` is set."""
     del trainable, state
     if self.settings.eval.every and self._evaluation is None:
       self._evaluation = rule_evaluation.RuleEvaluation(self.settings)
@@ -223,7 +225,7 @@ class Plan(plan_lib.Plan):
     self._save_rule(folder.rule_path, state.eta, step=int(state.step))
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
-    """Drops evaluations that were made after the checkpoint."""
+    """Removes evaluations after the checkpoint."""
     for env in rule_evaluation.environments(self.config):
       path = rule_evaluation.evaluations_path(folder.path, env)
       folder.cut_table(path, done)
@@ -232,7 +234,7 @@ class Plan(plan_lib.Plan):
   def _save_rule(
     self, path: pathlib.Path, eta: types.MetaParams, **facts: Any
   ) -> None:
-    """Saves η with the settings of its agents and how it was trained."""
+    """Saves η with the settings of its agents, and metadata on its training."""
     metadata = dict(
       **facts,
       seed=self.settings.seed,
@@ -250,12 +252,12 @@ def plan_of_folder(
   steps: int | None = None,
   objects: Objects | None = None,
 ) -> Plan:
-  """Makes the plan of a run that is in a folder.
+  """Makes the plan of the run in a folder.
 
   Args:
-    folder: of the run.
-    steps: meta-updates in all, if there are to be more.
-    objects: what the run was made of, if it was made in Python.
+    folder: folder of the run.
+    steps: new number of meta-updates in all; None for that of the run.
+    objects: the Python objects of the run, if it was made from any.
 
   Returns:
     The plan.
@@ -263,7 +265,7 @@ def plan_of_folder(
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
   rule = None
   if request['init'] != resolve.RANDOM:
-    # It was saved when the run began, and has been trained since.
+    # Saved at the start of the run, and replaced by the rule in training since.
     factories.import_modules(request['use'])
     rule = dataclasses.replace(
       rule_lib.load_rule(folder.rule_path),

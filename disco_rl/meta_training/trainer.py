@@ -1,10 +1,10 @@
-"""A whole meta-update: many agents, one η.
+"""The trainer: runs meta-updates of η with many agents.
 
-Agents are grouped by environment and network; all agents of a group are one
-program, whatever their number, and all groups train the same η.
+Agents are grouped by environment and network. The agents of a group are mapped
+over as lanes, and all groups train the same η.
 
   group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
-  trainer = Trainer([group], config.Config())
+  trainer = Trainer([group], config_lib.Config())
   init_rng, eta_rng, step_rng = training.keys(seed=0)
   state = trainer.init(init_rng, trainer.init_params(eta_rng))
   for step in range(800):
@@ -34,8 +34,8 @@ from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import meta_optimizer as meta_optimizer_lib
 from disco_rl.rule_zoo import file_format
 
-# Folded into a key for the keys of agents that are reset. Large, since small
-# numbers give the keys that splitting gives too.
+# Folded into a key for the keys of agents that are reset. Large, since folding
+# in small numbers gives the keys that splitting gives, too.
 _RESET = 2**31 + 1
 
 
@@ -47,27 +47,28 @@ class GroupState(NamedTuple):
   """The agents of a group, leaves [n, ...]."""
 
   agents: meta_gradient.AgentState
-  updates_left: jax.Array  # [n], int32, inner updates until the agent's end.
-  opt_states: Any  # Of an optimiser of η per agent; or None.
+  updates_left: jax.Array  # [n], int32, inner updates until an agent's reset.
+  opt_states: Any  # States of one optimiser of η per agent; or None.
 
 
 class UpdateLog(NamedTuple):
-  """What was measured in a meta-update."""
+  """The metrics of a meta-update."""
 
-  # Over agents; what became of η; and of every group, by its name, how many
-  # episodes ended (`episodes/NAME`) and their average return (`return/NAME`).
+  # Averages over agents; norms of the meta-gradient and of the update of η; and
+  # for every group the number of episodes that ended (`episodes/NAME`) and
+  # their average return (`return/NAME`).
   averages: dict[str, float]
   per_agent: dict[str, np.ndarray]  # [n], agents of the first group first.
 
 
 class TrainState(NamedTuple):
-  """All that meta-training carries from one meta-update to the next."""
+  """The state of meta-training, carried from one meta-update to the next."""
 
   step: jax.Array  # [], int32, meta-updates done.
-  num_skipped: jax.Array  # [], int32, in a row: no gradient was finite.
-  num_over: jax.Array  # [], int32, agents to reset before the next.
+  num_skipped: jax.Array  # [], int32, successive updates without finite grads.
+  num_over: jax.Array  # [], int32, agents to reset before the next update.
   eta: types.MetaParams
-  opt_state: Any  # Of the one optimiser of η; or None.
+  opt_state: Any  # State of the one optimiser of η; or None.
   groups: tuple[GroupState, ...]
 
 
@@ -76,9 +77,9 @@ class Trainer:
 
   Attributes:
     config: sizes and weights.
-    num_agents: of all groups together.
-    eta_spec: the shapes of η.
-    group_names: one per group, all different.
+    num_agents: number of agents of all groups.
+    eta_spec: specs of η.
+    group_names: names of the groups, all different.
   """
 
   def __init__(
@@ -97,16 +98,16 @@ class Trainer:
       config: sizes and weights.
       placement: the devices; agents are its lanes. By default the first device
         of this process.
-      regularizer: one more term of the meta-loss, logged as `regularizer`: a
-        function of η, of the targets that the rule made in an inner update
-        (what its `unroll_meta_net` returned) and of the agent's outputs before
-        that update, leaves [L, B, ...], to a scalar. It is averaged over inner
-        updates (and devices), and gradients pass through all its arguments.
-      meta_optimizer: of η, instead of the Adam of `config`, whose
-        `learning_rate`, `max_grad_norm` and `max_abs_update` must then be left
-        alone. It is given gradients and parameters as trees like η, so that
-        it can treat parts of η differently; with `config.adam_per_agent`
-        every agent has one of its own.
+      regularizer: a further term of the meta-loss, logged as `regularizer`: a
+        function of η, of the rule's targets in an inner update (the result of
+        `unroll_meta_net`) and of the agent's outputs before that update, leaves
+        [L, B, ...], to a scalar. It is averaged over inner updates (and
+        devices), and gradients pass through all its arguments.
+      meta_optimizer: optimiser of η, instead of the Adam of `config`, whose
+        `learning_rate`, `max_grad_norm` and `max_abs_update` must then be the
+        defaults. It takes gradients and parameters as trees like η, so that it
+        can treat parts of η differently; with `config.adam_per_agent`, every
+        agent has a state of it.
     """
     self.config = config
     self._groups = tuple(groups)
@@ -137,7 +138,7 @@ class Trainer:
     )
 
   def init_params(self, rng: chex.PRNGKey) -> types.MetaParams:
-    """Random η."""
+    """Draws random η."""
     eta, _ = jax.jit(self._rules[0].init_params)(rng)
     return eta
 
@@ -146,7 +147,7 @@ class Trainer:
 
     Args:
       rng: split into one key per agent, those of the first group first.
-      eta: where to begin.
+      eta: the initial η.
 
     Returns:
       The state.
@@ -159,7 +160,7 @@ class Trainer:
       'the replay',
       'make replay_capacity smaller, or train fewer agents at once',
     )
-    # All that follows is computed where its arguments are.
+    # Programs run on the devices of their arguments.
     return self._init(
       *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     )
@@ -174,9 +175,9 @@ class Trainer:
       rng: split in (act, update), each split per agent.
 
     Returns:
-      The state after, and what was measured.
+      The state after, and the metrics.
     """
-    # Known since the log of the last meta-update: there is nothing to wait for.
+    # Computed with the log of the last meta-update, so this does not block.
     num_resets = int(state.num_over)
     if num_resets:
       state = self._reset(state, jax.random.fold_in(rng, _RESET))
@@ -194,7 +195,7 @@ class Trainer:
     return state, UpdateLog(averages, per_agent)
 
   def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
-    """Lowers the program of `update` without compiling it, to be examined."""
+    """Lowers the program of `update`, for inspection, without compiling it."""
     return self._update.lower(state, rng)
 
   def from_checkpoint(self, saved: TrainState) -> TrainState:
@@ -207,7 +208,7 @@ class Trainer:
     for keys, an_agent in zip(
       self._split_keys(rng), self._meta_agents, strict=True
     ):
-      # The target network starts as the network itself.
+      # Copied, since target parameters may share buffers with parameters.
       agents = parallel.copy(self._placement.map_lanes(an_agent.init, keys))
       opt_states = None
       if config.adam_per_agent:
@@ -291,11 +292,10 @@ class Trainer:
     act_rng: chex.PRNGKey,
     update_rng: chex.PRNGKey,
   ) -> tuple[GroupState, dict[str, Any], types.LogDict]:
-    """Computes one agent's contribution; non-finite ones do not count."""
+    """Computes one agent's contribution, zeros if it is non-finite."""
     result = an_agent.meta_gradient(eta, group.agents, act_rng, update_rng)
-    # The norms of gradients and updates tell of every parameter.
-    # η is one long vector here: an operation per tensor of it would take long
-    # to compile.
+    # Norms are non-finite if any parameter is. η is one long vector here, since
+    # operations per tensor would take long to compile.
     grads, _ = jax.flatten_util.ravel_pytree(result.grads)
     norms = (result.inner_log['global_update_norm'], result.log['meta_loss'])
     is_finite = _all_finite((jnp.sum(jnp.square(grads)), norms))
@@ -327,13 +327,13 @@ class Trainer:
     left = group.updates_left
     if self.config.lifetimes:
       left = left - self.config.num_inner_updates
-    # An agent that diverged is reset.
+    # Agents that diverged are reset.
     left = jnp.where(is_finite, left, 0)
     contribution['num_over'] = (left <= 0).astype(jnp.float32)
     return GroupState(result.state, left, opt_state), contribution, result.log
 
   def _reset_agents(self, state: TrainState, rng: chex.PRNGKey) -> TrainState:
-    """Resets agents whose lifetime ended; their optimisers of η stay."""
+    """Resets agents whose lifetime ended, but not their optimisers of η."""
     groups = []
     for group, an_agent, keys in zip(
       state.groups, self._meta_agents, self._split_keys(rng), strict=True
@@ -359,7 +359,7 @@ class Trainer:
     )
 
   def _split_keys(self, rng: chex.PRNGKey) -> list[chex.PRNGKey]:
-    """Returns one key per agent, by group; of this shard's agents alone."""
+    """Returns one key per agent of this shard, by group."""
     keys = jax.random.split(rng, self.num_agents)
     ends = np.cumsum([group.num_agents for group in self._groups])
     return [self._placement.own_lanes(x) for x in jnp.split(keys, ends[:-1])]

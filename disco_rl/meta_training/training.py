@@ -1,4 +1,4 @@
-"""The training of η, for the run loop."""
+"""Trains η, as a `Trainable` of the run loop."""
 
 from typing import Any
 
@@ -12,21 +12,21 @@ from disco_rl.runs import metrics
 
 
 def keys(seed: int) -> tuple[chex.PRNGKey, chex.PRNGKey, chex.PRNGKey]:
-  """Splits the seed of a run; the same in the command and in the library.
+  """Makes the keys of a run from its seed, for commands and library.
 
   Args:
-    seed: any whole number.
+    seed: the seed.
 
   Returns:
     The keys for `Trainer.init`, for `Trainer.init_params`, and for all
-    meta-updates: each uses the last with its number, from 0, folded in.
+    meta-updates: the number of each, from 0, is folded into the last one.
   """
   init_rng, eta_rng, step_rng = jax.random.split(jax.random.PRNGKey(seed), 3)
   return init_rng, eta_rng, step_rng
 
 
 class Training:
-  """A `loop.Trainable`: a trainer that improves η."""
+  """A trainer with the seed of a run, see `loop.Trainable`."""
 
   def __init__(
     self,
@@ -35,14 +35,14 @@ class Training:
     max_nonfinite_updates: int = 10,
     eta: types.MetaParams | None = None,
   ):
-    """Bundles a trainer and the seed of a run.
+    """Initialises the training.
 
     Args:
-      trainer: the agents, and how η is trained with them.
-      seed: of all that is random, see `keys`.
-      max_nonfinite_updates: after how many meta-updates in a row without any
-        finite meta-gradient training stops.
-      eta: where η begins; None to draw it at random.
+      trainer: the trainer.
+      seed: seed of all random numbers, see `keys`.
+      max_nonfinite_updates: number of successive meta-updates without any
+        finite meta-gradient after which training stops.
+      eta: the initial η; None to draw it at random.
     """
     self._trainer = trainer
     self._seed = seed
@@ -55,7 +55,7 @@ class Training:
     return self._trainer.init(self._init_rng, self.initial_eta())
 
   def initial_eta(self) -> types.MetaParams:
-    """Returns where η begins, also that of a run that is resumed."""
+    """Returns the initial η, as given or drawn from the seed."""
     if self._eta is None:
       return self._trainer.init_params(self._eta_rng)
     return self._eta
@@ -70,14 +70,12 @@ class Training:
     """Runs one meta-update, see `loop.Trainable`.
 
     Args:
-      state: donated.
+      state: the state before; donated.
       total: meta-updates in all.
 
     Returns:
-      The state after, and one row: `iteration` (from 1), `seed`, averages over
-      agents, the norms of the meta-gradient and of the update of η, and by name
-      of the group, the number of episodes that ended (`episodes/NAME`) and
-      their average return (`return/NAME`).
+      The state after, and one row: `iteration` (from 1), `seed`, and the
+      averages of `trainer.UpdateLog`.
     """
     del total
     done = self.done(state)
@@ -103,7 +101,7 @@ class Training:
     return state
 
   def checkpoint_like(self) -> Any:
-    """Returns a tree like that of `to_checkpoint`, of specs."""
+    """Returns the specs of the tree of `to_checkpoint`."""
     return jax.eval_shape(self.init)
 
   def from_checkpoint(self, saved: Any) -> trainer_lib.TrainState:
@@ -111,14 +109,14 @@ class Training:
     return self._trainer.from_checkpoint(saved)
 
   def close(self) -> None:
-    """Does nothing: environments in JAX hold nothing."""
+    """Does nothing: environments in JAX have no resources."""
 
 
 def describe_rows(rows: list[metrics.Row]) -> tuple[str, dict[str, float]]:
-  """Says what a progress bar shows of a meta-update.
+  """Summarises a meta-update for the progress bar.
 
   Args:
-    rows: of `Training.advance`.
+    rows: rows of `Training.advance`.
 
   Returns:
     No note, and values by name.

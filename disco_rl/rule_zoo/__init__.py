@@ -1,1 +1,1 @@
-"""Keeps trained rules as files."""
+"""Rules as files: their format, where they are stored, loading and saving."""

@@ -1,9 +1,9 @@
 """Loads and saves the parameters η of a rule.
 
-The format is that of the published Disco103 file: a flat npz whose keys are
-`module/name` (a rule of one's own may have plain names). Metadata travels in
-the zip archive's comment, which readers of npz files do not see. Nothing is
-ever unpickled.
+The format is that of the published Disco103 file: a flat npz with keys
+`module/name` (custom rules may have plain names). Metadata is stored in the
+comment of the zip archive, which readers of npz files ignore. Nothing is ever
+unpickled.
 
   params = file_format.load('disco_103')          # by name
   params = file_format.load('runs/mine.npz')      # by path
@@ -39,10 +39,10 @@ def load(
     source: a path (a `Path`, or a string with a separator or ending in
       `.npz`), or a name; see `store` for where names are looked up.
     like: parameters, or specs, whose names and shapes the file must have, e.g.
-      `rule.init_params(rng)[0]`; None to take what there is.
+      `rule.init_params(rng)[0]`; None for no check.
 
   Returns:
-    `{module: {name: array}}`, float32.
+    `{module: {name: array}}`, float32; `name: array` for keys without module.
   """
   path = _resolve(source)
   params = _read(path)
@@ -52,7 +52,7 @@ def load(
 
 
 def load_metadata(source: str | os.PathLike[str]) -> dict[str, Any]:
-  """The metadata a rule was saved with; empty if there is none.
+  """Loads the metadata of a rule file; empty if there is none.
 
   Args:
     source: as in `load`.
@@ -74,12 +74,13 @@ def save(
   params: types.MetaParams,
   metadata: Mapping[str, Any] | None = None,
 ) -> None:
-  """Saves a rule's parameters; the file appears whole, or not at all.
+  """Saves a rule's parameters atomically.
 
   Args:
-    path: where to; must end in `.npz`. A file already there is replaced.
+    path: path of the file, which must end in `.npz`; an existing file is
+      replaced.
     params: `{module: {name: array}}`, all finite; saved as float32.
-    metadata: how the rule was trained; anything JSON can hold, up to 64 KiB.
+    metadata: how the rule was trained; JSON types, up to 64 KiB.
   """
   path = pathlib.Path(path)
   if path.suffix != '.npz':
@@ -107,15 +108,15 @@ def save(
 def check_like(
   params: types.MetaParams, like: types.MetaParams, where: str = 'parameters'
 ) -> None:
-  """Raises an error that names every tensor that differs in name or shape.
+  """Raises a `RuleFileError` if names or shapes of tensors differ.
 
   Args:
     params: `{module: {name: array}}`, or any other tree of arrays.
-    like: the same, of arrays or specs, as it should be.
+    like: a tree of arrays or specs with the expected names and shapes.
     where: what the message calls `params`.
   """
   if isinstance(params, str | os.PathLike):
-    _flatten(params, where)  # Says how to load them.
+    _flatten(params, where)  # Raises an error that explains how to load them.
   found, expected = _shapes(params), _shapes(like)
   problems = [f'{k} is missing' for k in sorted(expected.keys() - found.keys())]
   problems += [
@@ -202,7 +203,7 @@ def _as_float32(key: str, value: Any, where: str) -> np.ndarray:
 
 
 def _flatten(params: types.MetaParams, where: str) -> dict[str, Any]:
-  """Parameters by the keys they have in a file: `module/name`, or a name."""
+  """Returns parameters by their keys in a file: `module/name`, or a name."""
   if not isinstance(params, Mapping):
     hint = ''
     if isinstance(params, str | os.PathLike):

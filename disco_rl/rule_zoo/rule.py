@@ -19,8 +19,8 @@ from disco_rl.runs import plain_settings
 from disco_rl.runs import run_folder
 from disco_rl.update_rules import registry
 
-# The rule that is used where none is named: it is shipped with the package, so
-# that what a command does never depends on a download.
+# The default rule. It is shipped with the package, so that commands do not
+# depend on a download.
 DEFAULT = 'catch_small'
 
 # The groups of an agent's settings that a rule depends on.
@@ -32,13 +32,13 @@ class Rule:
   """A loaded rule: its class, parameters, settings and provenance.
 
   Attributes:
-    name: what to call it, e.g. in the legend of a picture.
+    name: its name, e.g. in the legend of a picture.
     kind: name of its class in `update_rules.registry`, e.g. `'disco'`.
-    eta: its parameters η; None for a rule without any.
-    settings: the agent settings that the rule depends on, as far as its file
-      records them (`update_rule` and `hyper_params`), of JSON types.
-    path: of its file, None for a rule without one.
-    provenance: a few words on where it comes from.
+    eta: its parameters η; None for a rule without parameters.
+    settings: the agent settings that the rule depends on (`update_rule` and
+      `hyper_params`) and its file records, as JSON types.
+    path: path of its file; None for a rule without a file.
+    provenance: short text on its origin.
   """
 
   name: str
@@ -51,14 +51,14 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True)
 class ListedRule:
-  """A rule that `load_rule` knows by name.
+  """A rule that `load_rule` can load by name.
 
   Attributes:
     name: its name.
     origin: `'discovered'`, `'your own'` or `'hand-designed'`.
-    path: of its file on this machine, or None.
-    url: from where it would be downloaded, or None.
-    description: its licence and how it came to be, where that is recorded.
+    path: path of its file on this machine, or None.
+    url: address from which it is downloaded, or None.
+    description: its licence and provenance, if they are recorded.
   """
 
   name: str
@@ -69,16 +69,16 @@ class ListedRule:
 
   @property
   def is_here(self) -> bool:
-    """Whether it can be loaded without a network."""
+    """Whether it can be loaded without a download."""
     return self.path is not None or self.origin == 'hand-designed'
 
 
 def list_rules() -> list[ListedRule]:
-  """Lists the rules that `load_rule` knows by name.
+  """Lists the rules that `load_rule` can load by name; downloads nothing.
 
   Returns:
-    Those of the manifest, those in the folder `DISCO_RL_WEIGHTS` and in the
-    cache, and the hand-designed ones. Nothing is downloaded.
+    The rules of the manifest, those in the folder `DISCO_RL_WEIGHTS` and in the
+    cache, and the registered ones, such as `actor_critic`.
   """
   rules = []
   for info in store.known_rules().values():
@@ -95,13 +95,13 @@ def list_rules() -> list[ListedRule]:
 
 
 def load_rule(rule: str | os.PathLike[str]) -> Rule:
-  """Finds a rule and loads it, downloading it if need be.
+  """Finds and loads a rule; downloads it if necessary.
 
   Args:
     rule: a name that `disco-rl rules` lists (`'catch_small'`, `'disco_103'`,
-      `'actor_critic'`, one of `register_rule`, a file in the folder
-      `DISCO_RL_WEIGHTS`), the path of a rule file, or the folder of a run. Of a
-      run that keeps its best rule, that one is loaded, else its last.
+      `'actor_critic'`, a name of `register_rule`, a file in the folder
+      `DISCO_RL_WEIGHTS`), the path of a rule file, or the folder of a run: its
+      best rule if it has one, else its last.
 
   Returns:
     The rule.
@@ -132,16 +132,17 @@ def save_rule(
   settings: Mapping[str, Any] | None = None,
   metadata: Mapping[str, Any] | None = None,
 ) -> None:
-  """Saves a rule with all that is needed to use it again.
+  """Saves a rule with its settings.
 
   Args:
-    path: where to; must end in `.npz`. A file already there is replaced.
-    rule: a rule, from `load_rule` or `meta_train`, with its settings; or only
+    path: path of the file, which must end in `.npz`; an existing file is
+      replaced.
+    rule: a rule from `load_rule` or `meta_train`, with its settings; or only
       its parameters η, `{module: {name: array}}`.
-    settings: with η, the agent settings the rule was trained with. Of them
-      `update_rule_name`, `update_rule` (the inputs of the meta-network
-      included) and `hyper_params` are kept. None for the published ones.
-    metadata: what else to keep, of JSON types.
+    settings: if only η is given, the agent settings that the rule was trained
+      with. Only `update_rule_name`, `update_rule` (with the inputs of the
+      meta-network) and `hyper_params` are saved. None for the published ones.
+    metadata: further entries to save, of JSON types.
   """
   eta = rule
   if isinstance(rule, Rule):
@@ -158,13 +159,13 @@ def save_rule(
 
 
 def rule_settings(agent_settings: Mapping[str, Any]) -> dict[str, Any]:
-  """Picks the agent settings that a rule depends on.
+  """Selects the agent settings that a rule depends on.
 
   Args:
     agent_settings: see `agent.get_settings_disco`.
 
   Returns:
-    The groups of `SETTINGS_GROUPS` that are there, of JSON types.
+    The groups of `SETTINGS_GROUPS` that exist, as JSON types.
   """
   return {
     name: plain_settings.to_plain(agent_settings[name])
@@ -207,7 +208,7 @@ def _load_file(path: pathlib.Path, name: str, provenance: str) -> Rule:
 def _recorded_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
   """Reads the settings that a rule's file records."""
   node: Any = metadata.get('settings')
-  if node is None:  # `disco-rl meta-train` once recorded its whole config.
+  if node is None:  # Older files of `disco-rl meta-train` have a whole config.
     node = metadata
     for name in ('config', 'settings', 'agent'):
       node = node.get(name, {}) if isinstance(node, Mapping) else {}

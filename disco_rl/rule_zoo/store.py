@@ -1,10 +1,14 @@
-"""Finds rule files by name: on this machine, or at their publisher's.
+"""Finds rule files by name, on this machine or by download.
 
-A name is looked up, in this order, in the folder named by the environment
-variable `DISCO_RL_WEIGHTS`, among the files shipped with the package, in the
-folder `update_rules/weights` of the package, where programs written for the
-published library have put them, in the user's cache folder, and at the address
-its manifest entry gives.
+A name is looked up, in this order, in
+
+  - the folder named by the environment variable `DISCO_RL_WEIGHTS`,
+  - the files shipped with the package,
+  - the folder `update_rules/weights` of the package, where programs written for
+    the published library put them,
+  - the user's cache folder,
+
+and then downloaded into the cache from the address in its manifest entry.
 """
 
 from collections.abc import Iterator
@@ -25,20 +29,20 @@ _CHUNK_BYTES = 1 << 16
 
 
 class RuleFileError(ValueError):
-  """A rule's file cannot be had, or is not what it should be."""
+  """Raised for rule files that cannot be found, read or used."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleInfo:
-  """What the manifest knows of a rule.
+  """The manifest's entry of a rule.
 
   Attributes:
-    name: what to ask for.
-    file: the file's name, in whatever folder it is found.
+    name: the rule's name.
+    file: name of its file, in any of the folders.
     sha256: the file's checksum.
-    license: under which it may be used.
-    provenance: how it came to be.
-    url: where it is published, None if it is shipped with the package.
+    license: the file's licence.
+    provenance: how the rule was made.
+    url: address of the file; None if it is shipped with the package.
   """
 
   name: str
@@ -50,34 +54,35 @@ class RuleInfo:
 
 
 def known_rules() -> dict[str, RuleInfo]:
-  """The rules of the manifest, by name."""
+  """Returns the rules of the manifest, by name."""
   text = (shipped_folder() / 'manifest.json').read_text(encoding='utf-8')
   rules = [RuleInfo(**entry) for entry in json.loads(text)['rules']]
   return {rule.name: rule for rule in rules}
 
 
 def shipped_folder() -> pathlib.Path:
-  """The folder of the manifest: in a wheel, or in a source checkout."""
+  """Returns the folder of the manifest, of a wheel or of a source checkout."""
   package = pathlib.Path(__file__).resolve().parents[1]
   installed = package / '_weights'
   return installed if installed.is_dir() else package.parent / 'weights'
 
 
 def published_folder() -> pathlib.Path:
-  """Where the published library has its weights; it may not exist."""
+  """Returns the weights folder of the published library; it may not exist."""
   package = pathlib.Path(__file__).resolve().parents[1]
   return package / 'update_rules' / 'weights'
 
 
 def find(name: str) -> pathlib.Path | None:
-  """The file of a rule on this machine, or None.
+  """Finds the file of a rule on this machine.
 
   Args:
-    name: of a rule of the manifest, or of a file `<name>.npz` in one of the
+    name: a name of the manifest, or that of a file `<name>.npz` in one of the
       folders.
 
   Returns:
-    A path whose checksum, if the manifest has one, was verified.
+    The path, after verifying the checksum if the manifest has one; None if
+    there is no such file.
   """
   info = known_rules().get(name)
   file = info.file if info else f'{name}.npz'
@@ -89,7 +94,7 @@ def find(name: str) -> pathlib.Path | None:
       return path
     if (
       folder != files.cache_folder()
-    ):  # A damaged download is simply made again.
+    ):  # A damaged download is downloaded again.
       raise RuleFileError(
         f'{path} is not the published {name}: its SHA-256 is {_sha256(path)}, '
         f'not {info.sha256}. Remove it, or give it another name'
@@ -98,7 +103,7 @@ def find(name: str) -> pathlib.Path | None:
 
 
 def own_files() -> list[pathlib.Path]:
-  """Rule files that can be asked for by name, and are not of the manifest."""
+  """Lists rule files in the folders that are not in the manifest."""
   published = {info.file for info in known_rules().values()}
   found: dict[str, pathlib.Path] = {}
   for folder in _folders():
@@ -109,7 +114,7 @@ def own_files() -> list[pathlib.Path]:
 
 
 def fetch(name: str) -> pathlib.Path:
-  """The file of a rule, downloaded into the cache if it is nowhere else.
+  """Finds the file of a rule, and downloads it into the cache if necessary.
 
   Args:
     name: as in `find`.
@@ -143,14 +148,14 @@ def download(
   total_timeout: float = 300.0,
   max_bytes: int = 1 << 28,
 ) -> pathlib.Path:
-  """Downloads a rule; the file appears whole and verified, or not at all.
+  """Downloads a rule file, verifies its checksum, and writes it atomically.
 
   Args:
-    info: what to download.
-    folder: where to put it; made if need be.
-    timeout: seconds without any data after which to give up.
-    total_timeout: seconds after which to give up in any case.
-    max_bytes: size beyond which the file cannot be right.
+    info: the rule.
+    folder: folder to write to; made if it does not exist.
+    timeout: limit on the time without any data, in seconds.
+    total_timeout: limit on the total time, in seconds.
+    max_bytes: limit on the size of the file.
 
   Returns:
     The path of the file.
@@ -199,7 +204,7 @@ def download(
 
 
 def _folders() -> Iterator[pathlib.Path]:
-  """The folders a rule may be in, in the order they are asked."""
+  """Yields the folders a rule may be in, in the order of lookup."""
   named = os.environ.get(_WEIGHTS_VARIABLE)
   if named:
     folder = pathlib.Path(named)

@@ -1,1 +1,1 @@
-"""Runs long work and writes its results: the only place that writes files."""
+"""Runs: the run loop, run folders, checkpoints, metrics and pictures."""

@@ -1,8 +1,8 @@
-"""Tells complete entries of JAX's compilation cache from cut ones.
+"""Checks whether entries of JAX's compilation cache are complete.
 
-JAX writes an entry in place, so that one that is being written, or whose writer
-was killed or found the disk full, looks like any other. But entries are
-compressed, and both formats say where they end.
+JAX writes entries in place, so that an entry that is still being written, or
+whose writer was killed or ran out of disk space, looks like any other. But
+entries are compressed, and both formats mark their end.
 """
 
 import os
@@ -16,10 +16,10 @@ def is_complete(path: str | os.PathLike[str]) -> bool:
   """Returns whether a file is a whole zlib stream or Zstandard frame.
 
   Args:
-    path: of the file.
+    path: path of the file.
 
   Returns:
-    False if it is cut, of another format, or cannot be read.
+    False if it is truncated, has another format, or cannot be read.
   """
   try:
     with open(path, 'rb') as file:
@@ -30,7 +30,7 @@ def is_complete(path: str | os.PathLike[str]) -> bool:
     return _is_zstd_frame(data)
   decompressor = zlib.decompressobj()
   try:
-    # In pieces: what comes out is not needed.
+    # In chunks, since the output is not needed.
     for start in range(0, len(data), 1 << 16):
       decompressor.decompress(data[start : start + (1 << 16)])
   except zlib.error:
@@ -39,7 +39,7 @@ def is_complete(path: str | os.PathLike[str]) -> bool:
 
 
 def _is_zstd_frame(data: bytes) -> bool:
-  """Walks over the blocks of a frame, see RFC 8878, section 3.1.1."""
+  """Parses the blocks of a frame, see RFC 8878, section 3.1.1."""
   if len(data) < 5:
     return False
   descriptor = data[4]

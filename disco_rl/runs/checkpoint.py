@@ -1,7 +1,7 @@
 """Saves and restores whole training states, bit-exact.
 
 A checkpoint is an npz file with one array per leaf, named by its path in the
-tree. It is written whole or not at all, and nothing is unpickled.
+tree. It is written atomically, and nothing is unpickled.
 
   checkpoint.save('run/state.npz', state)
   state = checkpoint.load('run/state.npz', like=state)
@@ -17,21 +17,21 @@ import numpy as np
 
 from disco_rl.runs import files
 
-# The layout of states; a checkpoint of another one is refused.
+# Version of the layout of states; other versions cannot be loaded.
 FORMAT = 2
 _FORMAT_KEY = '__format__'
 
 
 class CheckpointError(ValueError):
-  """A checkpoint cannot be read, or belongs to something else."""
+  """Raised for checkpoints that cannot be saved, read or used."""
 
 
 def save(path: str | os.PathLike[str], tree: Any) -> None:
-  """Writes the leaves of a tree; a file already there is replaced.
+  """Saves the leaves of a tree; an existing file is replaced.
 
   Args:
-    path: where to.
-    tree: see `check`.
+    path: path of the file.
+    tree: the tree, see `check`.
   """
   arrays = {_FORMAT_KEY: np.int32(FORMAT), **_arrays(tree)}
   with files.atomic_writer(path) as file:
@@ -39,26 +39,26 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
 
 
 def check(tree: Any) -> None:
-  """Refuses what cannot be saved, before anything depends on it.
+  """Raises a `CheckpointError` for a tree that cannot be saved.
 
   Args:
-    tree: should have arrays, numbers, texts and random keys for leaves.
+    tree: its leaves should be arrays, numbers, strings and random keys.
   """
   _arrays(tree)
 
 
 def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
-  """Reads a tree back.
+  """Loads a tree.
 
   Args:
-    path: what `save` wrote.
+    path: path of a file that `save` wrote.
     like: a tree of the same structure, shapes and dtypes; of arrays or specs.
     part: path of the part of the saved tree to read, e.g. `'learner/params'`;
       empty for all of it.
 
   Returns:
-    The tree. Leaves are on the device, but for those that are NumPy arrays,
-    numbers or texts in `like`: they stay what they are, 64 bits included.
+    The tree. Leaves are on the device, except those that are NumPy arrays,
+    numbers or strings in `like`, which keep their type (also 64 bits).
   """
   path = pathlib.Path(path)
   try:
@@ -138,7 +138,7 @@ def _restore(
   else:
     dtype = np.dtype(getattr(like, 'dtype', None) or np.asarray(like).dtype)
     if array.dtype.kind == 'V' and array.dtype.itemsize == dtype.itemsize:
-      array = array.view(dtype)  # How npz stores bfloat16 and its like.
+      array = array.view(dtype)  # npz stores bfloat16 and the like as bytes.
     on_host = isinstance(like, np.ndarray | np.generic)
     restored = array if on_host else jnp.asarray(array)
   actual, wanted = (restored.shape, restored.dtype), (np.shape(like), dtype)

@@ -1,19 +1,19 @@
-"""Keeps compiled programs for the next process, safely with many at once.
+"""Keeps compiled programs for later processes, safely with many processes.
 
-JAX can keep what it compiles in a folder, but writes there in place: a process
-may read an entry that another is still writing. So here no two processes write
-to the same folder. One folder, that of the user, has complete entries only; in
-it each process has a private one, which it alone gives to JAX:
+JAX can cache compiled programs in a folder, but writes entries in place: a
+process may read an entry that another is still writing. So here no two
+processes write to the same folder. The common folder of a user has complete
+entries only; each process has a private folder in it, which it passes to JAX:
 
   compiled/<machine>/jit_f-<hash>-cache     complete entries, of all processes
   compiled/<machine>/process-<random>/      hard links to them, and new ones
 
 `publish` links new entries from the private folder into the common one, which
-makes them appear there whole, and picks up those of others. The private folder
-is locked as long as its process lives; `enable` removes those of dead ones.
+is atomic, and links those of others back. The private folder is locked as long
+as its process runs; `enable` removes those of processes that ended.
 
-Nothing here is ever worth stopping a program for: where the folder cannot be
-written to, there is no cache.
+No error here stops a program: if the folder cannot be written to, there is no
+cache.
 """
 
 import atexit
@@ -38,7 +38,7 @@ from disco_rl.runs import files
 
 try:
   import fcntl
-except ImportError:  # Not a Unix: there are no such locks, and no cache.
+except ImportError:  # Not on Unix: there are no such locks, and no cache.
   fcntl = None  # type: ignore[assignment]
 
 VARIABLE = 'DISCO_RL_COMPILATION_CACHE'
@@ -48,11 +48,11 @@ _ENTRIES = '*-cache'
 _PRIVATE = 'process-'
 _UNFINISHED = '.new-'
 _LOCK = 'lock'
-_SECONDS_UNFINISHED = 3600.0  # After which nobody can be at work on it.
+_SECONDS_UNFINISHED = 3600.0  # Older unfinished files are abandoned.
 _MIN_FREE_BYTES = 1 << 28
 _MAX_BYTES = 1 << 30
-# Programs that old versions read from a cache write where they should not: with
-# JAX 0.5.3 on CPU, runs crash or go wrong. This is the oldest that was tested.
+# In old versions, programs from a cache corrupt memory: with JAX 0.5.3 on CPU,
+# runs crash or give wrong results. This is the oldest tested version.
 _MIN_JAX = (0, 10)
 
 
@@ -64,9 +64,9 @@ class _Cache:
     common: the folder of complete entries.
     private: the folder of this process, in `common`.
     lock: a file in `private` that is locked while it is open.
-    process: number of the process that may use it, not a child of it.
-    max_bytes: size beyond which old entries are removed from `common`.
-    seen: when both folders had last changed when all of it was published.
+    process: id of the process that may use it; children may not.
+    max_bytes: size above which old entries are removed from `common`.
+    seen: modification times of both folders when all was published last.
   """
 
   common: pathlib.Path
@@ -83,17 +83,18 @@ _cache: _Cache | None = None
 def enable(
   folder: str | os.PathLike[str] | None = None, max_bytes: int = _MAX_BYTES
 ) -> None:
-  """Makes JAX keep what it compiles, for this process and later ones.
+  """Makes JAX cache compiled programs, for this process and later ones.
 
-  It does nothing if a cache was set up already, by this function or through
-  JAX's own settings, if the environment variable `DISCO_RL_COMPILATION_CACHE`
-  is `off`, if the folder cannot be used, or if JAX is older than 0.10.
+  Does nothing if a cache is enabled already, by this function or through JAX's
+  own settings, if the environment variable `DISCO_RL_COMPILATION_CACHE` is
+  `off`, if the folder cannot be used, or if JAX is older than 0.10.
 
   Args:
-    folder: of all processes; made if need be. By default the one that the
-      environment variable names, or else `compiled` in the user's cache.
-    max_bytes: size of the folder beyond which those entries are removed that
-      were not used for longest.
+    folder: the folder of all processes, made if it does not exist. By default
+      the one that the environment variable names, or else `compiled` in the
+      user's cache folder.
+    max_bytes: size of the folder above which the least recently used entries
+      are removed.
   """
   global _cache
   named = os.environ.get(VARIABLE, '')
@@ -115,16 +116,16 @@ def enable(
   _trim(common, max_bytes)
   _link_entries(common, private)
   jax.config.update('jax_compilation_cache_dir', str(private))
-  # The programs of one operation, too: there are many of them.
+  # Also programs of a single operation, of which there are many.
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
-  # Else the name of the private folder is part of what identifies a program.
+  # Otherwise the name of the private folder is part of a program's key.
   jax.config.update('jax_persistent_cache_enable_xla_caches', 'none')
-  # A disk that fills up later is no reason for a warning at every compilation.
+  # No warnings at every compilation if the disk fills up later.
   warnings.filterwarnings(
     'ignore', 'Error writing persistent compilation cache entry'
   )
-  jax_cache.reset_cache()  # It may have been found to be off.
+  jax_cache.reset_cache()  # JAX may have initialised it as disabled.
   atexit.register(_close)
 
 
@@ -134,12 +135,11 @@ def is_supported() -> bool:
 
 
 def publish() -> None:
-  """Gives other processes what was compiled until now, and takes theirs.
+  """Shares new entries with other processes, and links theirs.
 
-  It may be called at any moment, and often: it does nothing without a cache, or
-  if nothing is new.
+  It may be called often: it does nothing without a cache or new entries.
   """
-  # A child that was forked has the variable, but not the folder.
+  # A forked child has the variable, but must not use the folder.
   if _cache is None or _cache.process != os.getpid():
     return
   common, private = _cache.common, _cache.private
@@ -156,7 +156,7 @@ def publish() -> None:
 
 
 def common_folder() -> pathlib.Path | None:
-  """Returns the folder to name to `enable` in other processes, or None."""
+  """Returns the folder to pass to `enable` in other processes, or None."""
   return None if _cache is None else _cache.common.parent
 
 
@@ -171,9 +171,9 @@ def _close() -> None:
 
 
 def _machine() -> str:
-  """A name for what this processor can do.
+  """Returns a name for the instruction set of this processor.
 
-  Programs are compiled for it; a folder may be that of several machines.
+  Programs are compiled for it, and several machines may share a folder.
   """
   lines: set[str] = set()
   with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ def _machine() -> str:
 
 
 def _make_private(common: pathlib.Path) -> tuple[pathlib.Path, IO[bytes]]:
-  """Makes a folder that is locked from the moment it has its name."""
+  """Makes a private folder, which is locked before it gets its name."""
   unfinished = pathlib.Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=common))
   private = common / f'{_PRIVATE}{secrets.token_hex(8)}'
   lock = (unfinished / _LOCK).open('wb')
@@ -200,9 +200,9 @@ def _make_private(common: pathlib.Path) -> tuple[pathlib.Path, IO[bytes]]:
 
 
 def _remove_dead(common: pathlib.Path) -> None:
-  """Removes folders of processes that ended without doing so.
+  """Removes private folders of processes that ended without removing them.
 
-  What they had compiled until then is kept.
+  Their complete entries are published first.
   """
   for folder in common.glob(f'{_PRIVATE}*'):
     with contextlib.suppress(OSError), (folder / _LOCK).open('rb') as lock:
@@ -220,14 +220,14 @@ def _remove_dead(common: pathlib.Path) -> None:
 
 
 def _publish(private: pathlib.Path, common: pathlib.Path) -> bool:
-  """Makes the complete entries of a private folder known to all.
+  """Links the complete entries of a private folder into the common one.
 
   Args:
-    private: the folder.
-    common: where to make them known.
+    private: the private folder.
+    common: the common folder.
 
   Returns:
-    Whether all were complete.
+    Whether all entries were complete.
   """
   known = {path.name for path in common.glob(_ENTRIES)}
   all_complete = True
@@ -242,7 +242,7 @@ def _publish(private: pathlib.Path, common: pathlib.Path) -> bool:
 
 
 def _link_entries(common: pathlib.Path, private: pathlib.Path) -> None:
-  """Makes the entries of all processes known to JAX in this one."""
+  """Links the entries of the common folder into a private one."""
   own = {path.name for path in private.glob(_ENTRIES)}
   for path in common.glob(_ENTRIES):
     if path.name not in own:
@@ -250,13 +250,13 @@ def _link_entries(common: pathlib.Path, private: pathlib.Path) -> None:
 
 
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Makes an entry appear at `target`, whole or not at all."""
+  """Links or copies an entry to `target`, atomically."""
   with contextlib.suppress(OSError):
     try:
       os.link(source, target)
     except FileExistsError:
       return
-    except OSError:  # Of a file system without hard links.
+    except OSError:  # The file system has no hard links.
       part = target.parent / f'{_UNFINISHED}{secrets.token_hex(8)}'
       try:
         shutil.copyfile(source, part)
@@ -266,7 +266,7 @@ def _link(source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def _trim(common: pathlib.Path, max_bytes: int) -> None:
-  """Removes entries until those that are left fit, the oldest first."""
+  """Removes the least recently used entries until the rest fits."""
   entries = []
   for path in common.glob(_ENTRIES):
     with contextlib.suppress(OSError):
@@ -275,7 +275,7 @@ def _trim(common: pathlib.Path, max_bytes: int) -> None:
       used = max(stat.st_atime, stat.st_mtime)
       entries.append((used, stat.st_size, path))
       if not stat.st_size:
-        path.unlink()  # What the crash of a machine leaves of a new file.
+        path.unlink()  # A crash of the machine may leave new files empty.
   excess = sum(size for _, size, _ in entries) - max_bytes
   for _, size, path in sorted(entries):
     if excess <= 0:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and read with care."""
+"""Writes files atomically, and reads npz files safely."""
 
 from collections.abc import Iterator
 import contextlib
@@ -11,7 +11,7 @@ import zlib
 
 import numpy as np
 
-# All that NumPy and zipfile raise for one damaged file or another.
+# Errors that NumPy and zipfile raise for damaged files.
 _READ_ERRORS = (
   EOFError,
   KeyError,
@@ -36,18 +36,18 @@ def cache_folder() -> pathlib.Path:
 
 
 class UnreadableFileError(ValueError):
-  """A file is damaged, or not of the kind it should be."""
+  """Raised for files that are damaged or have another format."""
 
 
 @contextlib.contextmanager
 def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-  """Opens a file that appears at `path` only when the block ends well.
+  """Opens a file that replaces `path` when the block ends without an error.
 
-  Until then it is a hidden `.part` file beside it. If the block raises, that
-  one is removed and whatever was at `path` stays as it was.
+  Until then it is a hidden `.part` file in the same folder. If the block
+  raises, that file is removed and `path` is unchanged.
 
   Args:
-    path: where the file will be; its folder is made if need be.
+    path: path of the file; its folder is made if it does not exist.
 
   Yields:
     The file, open for reading and writing bytes.
@@ -67,10 +67,10 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def remove_parts(folder: str | os.PathLike[str]) -> None:
-  """Removes what `atomic_writer` leaves in a folder when it is killed.
+  """Removes the files that a killed `atomic_writer` leaves in a folder.
 
   Args:
-    folder: which no other process is writing to.
+    folder: a folder that no other process writes to.
   """
   for part in pathlib.Path(folder).glob('.*.part'):
     part.unlink(missing_ok=True)
@@ -80,13 +80,13 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Reads all arrays of an npz file; nothing is unpickled.
 
   Args:
-    path: of the file.
+    path: path of the file.
 
   Returns:
     Name to array.
 
   Raises:
-    UnreadableFileError: whatever is wrong with the file.
+    UnreadableFileError: if the file cannot be read, for any reason.
   """
   try:
     # Opened here: NumPy does not close a file it cannot read.

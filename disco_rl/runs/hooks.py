@@ -1,4 +1,4 @@
-"""Hooks of the run loop: things that happen now and then."""
+"""Hooks of the run loop: periodic actions, such as checkpoints."""
 
 from collections.abc import Callable
 import os
@@ -22,10 +22,10 @@ class Periodic:
     """Sets the period.
 
     Args:
-      every: steps between two calls: one follows each multiple of it.
+      every: steps between two calls, at multiples of it.
       action: called with the number of steps done and the state.
-      at_start: whether it is also called before the first step of all.
-      at_end: whether it is also called when the run ends.
+      at_start: whether to call it when no steps are done, too.
+      at_end: whether to call it when the run ends, too.
     """
     self._every = every
     self._action = action
@@ -35,7 +35,7 @@ class Periodic:
     self._last_call: int | None = None
 
   def start(self, done: int, state: Any) -> None:
-    """Remembers where the run begins."""
+    """Stores the number of steps done before the run."""
     self._done = done
     if self._at_start and done == 0:
       self._call(done, state)
@@ -67,8 +67,8 @@ class Checkpoint(Periodic):
     """Sets the period.
 
     Args:
-      trainable: what is trained.
-      path: of the checkpoint, which is replaced.
+      trainable: the trainable whose state is saved.
+      path: path of the checkpoint, which is replaced.
       every: steps between two checkpoints.
     """
     save = lambda done, state: checkpoint.save(

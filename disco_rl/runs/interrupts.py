@@ -1,4 +1,4 @@
-"""Ctrl-C that lets the work in hand be finished and saved."""
+"""Handles Ctrl-C, so that a run can finish its current chunk and be saved."""
 
 import signal
 import sys
@@ -8,9 +8,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-  """Within the block, the first Ctrl-C only sets `requested`.
+  """Handles Ctrl-C within a block: the first one only sets `requested`.
 
-  A second one interrupts at once. A request to terminate counts as Ctrl-C.
+  A second one raises `KeyboardInterrupt`. SIGTERM is handled like Ctrl-C.
+
+  Attributes:
+    requested: whether to stop.
   """
 
   def __init__(self) -> None:

@@ -1,13 +1,13 @@
-"""The run loop: advances something trainable until it is done.
+"""The run loop: advances a `Trainable` until it is done.
 
-Everything that trains for long runs here: `disco-rl eval`, `disco-rl
-meta-train`, `disco_rl.evaluate` and `disco_rl.meta_train`.
+It is the loop of `disco-rl eval`, `disco-rl meta-train`, `disco_rl.evaluate`
+and `disco_rl.meta_train`.
 
   outcome = loop.run(trainable, state, total=1000, sinks=[...], hooks=[...])
 
-A sink takes the rows that were measured (`sinks.py`). A hook is called after
-every piece of work, and does something now and then (`hooks.py`): save a
-checkpoint, draw a picture, evaluate a rule.
+The trainable advances by chunks of steps. After each chunk, sinks take the rows
+of metrics (`sinks.py`), and hooks are called (`hooks.py`), which save
+checkpoints, draw pictures or evaluate a rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from disco_rl.runs import metrics
 
 
 class Trainable(Protocol):
-  """Something that is trained piece by piece."""
+  """Something that is trained in chunks of steps."""
 
   def init(self) -> Any:
     """Makes the state before the first step."""
@@ -30,17 +30,17 @@ class Trainable(Protocol):
     """Returns how many steps are done."""
 
   def advance(self, state: Any, total: int) -> tuple[Any, list[metrics.Row]]:
-    """Does some steps, at most until `total` are done.
+    """Trains for one chunk of steps, at most until `total` are done.
 
     Args:
-      state: donated.
-      total: steps in all, those already done included.
+      state: the state before; donated.
+      total: steps in all, including those already done.
 
     Returns:
-      The state after, and what was measured, with the column `iteration`.
+      The state after, and rows of metrics, with the column `iteration`.
 
     Raises:
-      DivergenceError: if it cannot go on.
+      DivergenceError: if training diverged.
     """
 
   def to_checkpoint(self, state: Any) -> Any:
@@ -50,54 +50,54 @@ class Trainable(Protocol):
     """Returns a tree like that of `to_checkpoint`, for `checkpoint.load`."""
 
   def from_checkpoint(self, saved: Any) -> Any:
-    """Returns the state that `to_checkpoint` was given."""
+    """Returns the state to resume from, given a tree of `to_checkpoint`."""
 
   def close(self) -> None:
-    """Frees what it holds outside of the state."""
+    """Frees resources that are not part of the state."""
 
 
 class DivergenceError(ArithmeticError):
-  """Training computed something that is not finite, and stopped.
+  """Raised when training computes non-finite numbers, and stops.
 
   Attributes:
-    state: the last state that is finite.
-    rows: what was measured in the piece of work that went wrong.
+    state: the last state; what is trained in it (θ or η) is finite.
+    rows: metrics of the last chunk.
   """
 
   def __init__(self, message: str, state: Any, rows: list[metrics.Row]):
-    """Keeps what training ended with."""
+    """Stores the last state and rows."""
     super().__init__(message)
     self.state = state
     self.rows = rows
 
 
 class Sink(Protocol):
-  """Takes the rows that were measured."""
+  """Takes rows of metrics."""
 
   def write(self, rows: list[metrics.Row]) -> None:
-    """Takes the rows of one piece of work."""
+    """Takes the rows of one chunk."""
 
   def close(self) -> None:
-    """Is called once, at the end."""
+    """Closes the sink; called once, at the end, also after an error."""
 
 
 class Hook(Protocol):
-  """Does something now and then."""
+  """Acts on the state of a run, e.g. saves a checkpoint."""
 
   def start(self, done: int, state: Any) -> None:
-    """Is called once, before the first piece of work."""
+    """Starts the hook; called once, before the first chunk."""
 
   def advanced(self, done: int, state: Any, is_last: bool) -> None:
-    """Is called after every piece of work.
+    """Handles a new state; called after every chunk.
 
     Args:
       done: steps done.
-      state: not to be kept: the next piece of work reuses its memory.
-      is_last: whether the run ends here, for whatever reason.
+      state: the state, which must not be kept: the next chunk donates it.
+      is_last: whether the run ends here, for any reason.
     """
 
   def close(self) -> None:
-    """Is called once, at the end, also after an error."""
+    """Closes the hook; called once, at the end, also after an error."""
 
 
 class Reason(enum.Enum):
@@ -113,10 +113,10 @@ class Outcome:
   """How a run ended.
 
   Attributes:
-    state: the last one.
+    state: the last state.
     done: steps done.
     reason: why it ended.
-    error: what went wrong, if it diverged.
+    error: the error, if it diverged; else None.
   """
 
   state: Any
@@ -134,18 +134,18 @@ def run(
   hooks: Sequence[Hook] = (),
   should_stop: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-  """Advances something trainable until it is done, diverges or is stopped.
+  """Advances a trainable until it is done, diverges or is stopped.
 
   Args:
-    trainable: what is trained.
-    state: from its `init` or a checkpoint; donated.
-    total: steps in all, those already done included.
-    sinks: where rows go, in this order.
-    hooks: what else happens, in this order, after the sinks.
-    should_stop: asked after every piece of work.
+    trainable: the trainable.
+    state: its state, from `init` or a checkpoint; donated.
+    total: steps in all, including those already done.
+    sinks: take the rows of each chunk, in this order.
+    hooks: called after the sinks, in this order.
+    should_stop: whether to stop; called before the first and after every chunk.
 
   Returns:
-    The outcome. Hooks have seen its state as their last.
+    The outcome. Hooks were called with its state last.
   """
   done = trainable.done(state)
   error: DivergenceError | None = None

@@ -2,11 +2,10 @@
 
   iteration, seed, env_steps, episodes, average_return, average_length, ...
 
-`iteration` and `env_steps` count to the end of the chunk; the other columns are
+`iteration` and `env_steps` are totals at the end of the chunk; all others are
 of the chunk alone. `average_return` is the mean over the episodes that ended in
-the chunk; see `average_returns` for longer spans. A CSV file grows by whole
-rows, and can be read at any moment, also after the process that wrote it was
-killed.
+the chunk; see `average_returns` for longer spans. Whole rows are appended to
+CSV files, which can be read at any time, also after their writer was killed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,16 +32,16 @@ def summarize(
   seeds: Sequence[int],
   env_steps_per_iteration: int,
 ) -> list[Row]:
-  """Sums up a chunk of iterations.
+  """Summarises a chunk of iterations.
 
   Args:
     metrics: from `Population.run`, name to [N, K].
-    last_iteration: how many iterations were done at the end of the chunk.
-    seeds: K of them.
-    env_steps_per_iteration: of one seed.
+    last_iteration: iterations done at the end of the chunk.
+    seeds: the K seeds.
+    env_steps_per_iteration: environment steps of one seed per iteration.
 
   Returns:
-    One row per seed. Averages over nothing are NaN.
+    One row per seed. Averages without any values are NaN.
   """
   rows = []
   for k, seed in enumerate(seeds):
@@ -60,7 +59,7 @@ def summarize(
       average_length=total_length / episodes if episodes else np.nan,
     )
     for name, x in sorted(own.items()):
-      # Before learning begins there is nothing to average.
+      # Iterations without a learner step are NaN.
       learned = x[~np.isnan(x)]
       row[name] = float(learned.mean()) if learned.size else np.nan
     rows.append(row)
@@ -70,11 +69,11 @@ def summarize(
 def append_csv(
   path: str | os.PathLike[str], rows: Sequence[Mapping[str, float]]
 ) -> None:
-  """Appends rows, in one write; the first also writes the header.
+  """Appends rows to a CSV file in one write; a new file gets a header.
 
   Args:
-    path: of the file, made if need be.
-    rows: all with the columns of those already there, in their order.
+    path: path of the file, made if it does not exist.
+    rows: rows with the same columns as the file, in the same order.
   """
   if not rows:
     return
@@ -86,18 +85,18 @@ def append_csv(
 
 
 def to_csv(rows: Sequence[Mapping[str, float]]) -> str:
-  """The text of a whole file with these rows."""
+  """Returns the contents of a CSV file with these rows."""
   return _to_text(rows, header=True) if rows else ''
 
 
 def read_csv(path: str | os.PathLike[str]) -> list[Row]:
-  """Reads all whole rows; the last may have been cut off by a kill.
+  """Reads all complete rows of a CSV file; the last may be incomplete.
 
   Args:
-    path: of the file; none at all is read as no rows.
+    path: path of the file; without a file, there are no rows.
 
   Returns:
-    The rows, an empty field being NaN.
+    The rows, with NaN for empty fields.
   """
   path = pathlib.Path(path)
   if not path.exists():
@@ -117,12 +116,12 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
 def curves(
   rows: Iterable[Mapping[str, float]], column: str, x: str = 'iteration'
 ) -> tuple[np.ndarray, np.ndarray]:
-  """One curve per seed.
+  """Extracts one curve per seed from a table.
 
   Args:
-    rows: of a table; points that not all seeds have reached are left out.
-    column: what to draw.
-    x: over what, `'iteration'` or `'env_steps'`.
+    rows: rows of a table; points that not all seeds have are left out.
+    column: column of the values.
+    x: column of the horizontal axis, `'iteration'` or `'env_steps'`.
 
   Returns:
     x, [N], and the curves, [K, N], seeds in increasing order.
@@ -144,15 +143,15 @@ def curves(
 def mean_and_band(
   values: np.ndarray, confidence: float = 0.95
 ) -> tuple[Any, Any]:
-  """The mean over seeds, and how far it may be off.
+  """Computes the mean over seeds, and its confidence band.
 
   Args:
-    values: [K, ...], one per seed; NaN where one has none.
-    confidence: of the interval, Student's t.
+    values: [K, ...], one per seed; non-finite values are left out.
+    confidence: confidence level of the interval (Student's t).
 
   Returns:
-    The mean, [...], and the half-width of the interval, [...]: NaN for one
-    seed, of which nobody knows.
+    The mean, [...], and the half-width of the interval, [...], which is NaN for
+    fewer than two values.
   """
   is_there = np.isfinite(values)
   num = is_there.sum(axis=0)
@@ -168,18 +167,18 @@ def mean_and_band(
 def average_returns(
   rows: Sequence[Mapping[str, float]], num_iterations: int | None = None
 ) -> dict[int, float]:
-  """The average return of every seed: the mean over episodes.
+  """Computes the average return of every seed, the mean over its episodes.
 
-  Every episode that ended counts once, whatever the number of episodes in its
-  row. This is the one definition of an average return in reports.
+  All episodes have the same weight, also if their rows have different numbers
+  of episodes. All reports use this definition.
 
   Args:
-    rows: of a table.
-    num_iterations: how many of the last iterations count (an episode counts if
-      it ended in a row of those); None for all of them.
+    rows: rows of a table.
+    num_iterations: how many of the last iterations count (by the `iteration` of
+      a row); None for all.
 
   Returns:
-    Seed to average, NaN for one without an episode.
+    Seed to average; NaN for a seed without episodes.
   """
   if not rows:
     return {}

@@ -1,8 +1,7 @@
-"""Converts settings to and from what JSON can hold.
+"""Converts settings to and from JSON types.
 
-Run folders and rule files record settings this way; `from_plain(to_plain(x))`
-rebuilds everything that a setting can be, the inputs of a meta-network
-included.
+Run folders and rule files store settings this way; `from_plain(to_plain(x))`
+restores all settings, including the inputs of a meta-network.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ def to_plain(value: Any) -> Any:
 
   Args:
     value: a `ConfigDict` or a tree of dicts, lists, tuples, dataclasses,
-      numbers and texts. Anything else becomes its name.
+      numbers and strings. Anything else is converted to its name.
 
   Returns:
     A tree of JSON types.
@@ -45,13 +44,13 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(plain: Any) -> Any:
-  """Rebuilds settings from what `to_plain` made.
+  """Restores settings from JSON types.
 
   Args:
-    plain: a tree of JSON types.
+    plain: a tree from `to_plain`.
 
   Returns:
-    The same with tuples for lists, and the records that dicts stand for.
+    The tree with tuples instead of lists, and with records restored.
   """
   if isinstance(plain, Mapping):
     inner = {name: from_plain(value) for name, value in plain.items()}
@@ -60,3 +59,18 @@ def from_plain(plain: Any) -> Any:
   if isinstance(plain, list | tuple):
     return tuple(from_plain(value) for value in plain)
   return plain
+
+
+def is_plain(value: Any) -> bool:
+  """Returns whether `to_plain` loses nothing of a value.
+
+  Args:
+    value: a tree of settings.
+  """
+  if isinstance(value, Mapping):
+    return all(
+      isinstance(name, str) and is_plain(inner) for name, inner in value.items()
+    )
+  if isinstance(value, tuple | list):
+    return all(is_plain(inner) for inner in value)
+  return value is None or isinstance(value, bool | int | float | str)

@@ -1,7 +1,8 @@
-"""Starts and resumes runs: what evaluation and meta-training have in common."""
+"""Starts and resumes runs of evaluation and of meta-training."""
 
 import abc
 from collections.abc import Callable, Mapping
+import contextlib
 import os
 from typing import Any, ClassVar
 
@@ -14,14 +15,14 @@ from disco_rl.runs import run_folder
 
 
 class Plan(abc.ABC):
-  """A run whose settings are known, and whose agents can be made.
+  """A run with resolved settings, which can be started or resumed.
 
   Attributes:
     command: the command that makes such runs.
-    unit: what is counted, e.g. `'iteration'`.
-    request: what was asked for, see `config.resolve`.
-    settings: all settings that follow from it, a ConfigDict.
-    config: what `config.json` of the run will hold.
+    unit: name of a step, e.g. `'iteration'`.
+    request: the request, see `config.resolve`.
+    settings: all settings, resolved from the request; a ConfigDict.
+    config: contents of the run's `config.json`.
   """
 
   command: ClassVar[str]
@@ -32,7 +33,7 @@ class Plan(abc.ABC):
 
   @abc.abstractmethod
   def make_trainable(self) -> loop.Trainable:
-    """Makes the agents; compiles nothing yet."""
+    """Builds the agents; compiles nothing yet."""
 
   @abc.abstractmethod
   def make_hooks(
@@ -46,33 +47,33 @@ class Plan(abc.ABC):
 
     Args:
       trainable: from `make_trainable`.
-      rows: what was measured so far; grows while the run advances.
-      folder: where results are written.
-      before_print: to be called before a line is printed.
+      rows: rows of metrics so far, to which the run appends.
+      folder: folder for the results.
+      before_print: to be called before printing a line.
     """
 
   @abc.abstractmethod
   def describe_rows(
     self, rows: list[metrics.Row]
   ) -> tuple[str, Mapping[str, float]]:
-    """Says what a progress bar shows, see `sinks.Progress`."""
+    """Summarises rows for the progress bar, see `sinks.Progress`."""
 
   def check_buildable(self) -> None:
-    """Builds everything once, so that mistakes are found."""
+    """Builds everything once, to detect errors."""
     self.make_trainable().close()
 
   def check(self, trainable: Any, state: Any) -> None:  # noqa: B027
-    """Refuses a run that could not be saved, before its folder is made."""
+    """Checks that a run can be saved, before its folder is made."""
 
   def started(  # noqa: B027
     self, folder: run_folder.RunFolder, state: Any
   ) -> None:
-    """Writes what a new run's folder holds from the beginning."""
+    """Writes the first files of a new run."""
 
   def resumed(  # noqa: B027
     self, folder: run_folder.RunFolder, done: int
   ) -> None:
-    """Drops from the folder what was written after the checkpoint."""
+    """Removes results that were written after the checkpoint."""
 
   def open(
     self,
@@ -113,25 +114,26 @@ class Plan(abc.ABC):
 
     Args:
       out: the folder for its results; None to write nothing.
-      overwrite: whether a run already there is removed.
+      overwrite: whether to remove a run that the folder already holds.
       show_progress: whether to show a progress bar.
 
     Returns:
       The run.
     """
-    trainable = self.make_trainable()
-    try:
+    with contextlib.ExitStack() as stack:
+      trainable = self.make_trainable()
+      stack.callback(trainable.close)
       state = trainable.init()
       folder = None
       if out is not None:
         # Before an old run is removed.
         self.check(trainable, state)
         folder = run_folder.RunFolder.create(out, self.config, overwrite)
+        stack.callback(folder.close)
         self.started(folder, state)
-      return self._run(trainable, state, [], folder, show_progress)
-    except BaseException:
-      trainable.close()
-      raise
+      run = self._run(trainable, state, [], folder, show_progress)
+      stack.pop_all()  # The run closes them.
+    return run
 
   def resume(
     self, folder: run_folder.RunFolder, *, show_progress: bool = True
@@ -139,7 +141,7 @@ class Plan(abc.ABC):
     """Resumes a run from its last checkpoint.
 
     Args:
-      folder: of the run, open for writing.
+      folder: folder of the run, open for writing.
       show_progress: whether to show a progress bar.
 
     Returns:
@@ -201,9 +203,9 @@ def request_of_folder(
   """Returns the request that a run was made from.
 
   Args:
-    folder: of the run.
-    steps: how many there are to be in all; None to leave that as it is.
-    is_complete: whether objects from Python that the run needs are at hand.
+    folder: folder of the run.
+    steps: new number of steps in all; None for that of the request.
+    is_complete: whether the caller has the Python objects that the run needs.
 
   Returns:
     The request.

@@ -1,4 +1,4 @@
-"""Learning curves as pictures."""
+"""Draws learning curves."""
 
 from collections.abc import Mapping, Sequence
 import os
@@ -20,7 +20,7 @@ _NAMES = dict(
 
 
 def is_available() -> bool:
-  """Whether matplotlib is installed."""
+  """Returns whether matplotlib is installed."""
   try:
     import matplotlib.figure  # noqa: F401
   except ImportError:
@@ -36,17 +36,17 @@ def learning_curves(
 ) -> Any:
   """Draws the curves of one or more runs.
 
-  Every seed is a thin line; over them the mean, with a 95% band where there are
-  three seeds or more.
+  Thin lines are seeds, and thick ones their means, with a 95% band for three
+  seeds or more.
 
   Args:
     runs: name to table of metrics.
-    column: what to draw.
-    x: over what, `'iteration'` or `'env_steps'`.
-    title: of the picture.
+    column: column of the vertical axis.
+    x: column of the horizontal axis, `'iteration'` or `'env_steps'`.
+    title: title of the picture.
 
   Returns:
-    A matplotlib figure. A notebook shows it; `save` writes it.
+    A matplotlib figure.
   """
   figure = _new_figure()
   axes = figure.subplots()
@@ -73,7 +73,7 @@ def _draw_curves(
     for value in values:
       axes.plot(at, value, color=color, alpha=0.35, linewidth=0.8)
     axes.plot(at, mean, color=color, linewidth=2, label=name, marker=marker)
-    if len(values) > 2:  # The interval of two is wider than any picture.
+    if len(values) > 2:  # The interval of two seeds is too wide to draw.
       axes.fill_between(
         at, mean - band, mean + band, color=color, alpha=0.15, linewidth=0
       )
@@ -82,7 +82,7 @@ def _draw_curves(
 
 
 def _fit_to_lines(axes: Any) -> None:
-  """Shows all lines; bands of a few seeds would dwarf them."""
+  """Fits the axis to the lines, not to the bands, which may be much wider."""
   values = [line.get_ydata() for line in axes.get_lines()]
   if not values:
     return
@@ -95,11 +95,11 @@ def _fit_to_lines(axes: Any) -> None:
 
 
 def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
-  """Draws columns of one table over its iterations, in panels.
+  """Draws columns of one table over meta-updates, in panels.
 
   Args:
-    rows: of one seed.
-    columns: title of a panel to the columns drawn in it.
+    rows: rows of one seed.
+    columns: title of a panel to its columns.
 
   Returns:
     A matplotlib figure.
@@ -126,16 +126,16 @@ def grid(
   """Draws the curves of one or more runs over meta-updates, in panels.
 
   Args:
-    curves: title of a panel to the tables drawn in it, by name of the run.
-    column: what to draw.
-    lines: title of a panel to what else is drawn in it, as horizontal lines.
+    curves: title of a panel to its tables, by name of the run.
+    column: column of the vertical axis.
+    lines: title of a panel to its horizontal lines, name to value.
 
   Returns:
     A matplotlib figure.
   """
   figure, all_axes = _panels(len(curves))
   for axes, (title, runs) in zip(all_axes, curves.items(), strict=True):
-    # Few points are shown as such; a single one would not be seen otherwise.
+    # Few points are marked; a single one would not be visible otherwise.
     longest = max((len(rows) for rows in runs.values()), default=0)
     marker = '.' if longest < 50 else ''
     _draw_curves(axes, runs, column, 'iteration', marker)
@@ -146,19 +146,19 @@ def grid(
     axes.set_title(title, fontsize='medium')
     axes.set_xlabel('meta-update')
     legend = axes.legend(loc='best', frameon=False, fontsize='small')
-    legend.set_in_layout(False)  # Long names must not squeeze the axes.
+    legend.set_in_layout(False)  # Long names must not shrink the axes.
   return figure
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
-  """Writes a figure as PNG, whole or not at all."""
+  """Writes a figure as PNG, atomically."""
   with files.atomic_writer(path) as file:
-    # No date or version inside: the same curves are the same file.
+    # Without metadata, so that the same curves give the same file.
     figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
 
 
 def _panels(number: int) -> tuple[Any, Sequence[Any]]:
-  """A figure with panels in up to two columns, and their axes."""
+  """Makes a figure with panels in up to two columns, and returns their axes."""
   figure = _new_figure(height=4.2 if number == 1 else 2 + number)
   all_axes = np.ravel(figure.subplots(-(-number // 2), min(2, number)))
   for axes in all_axes[number:]:
@@ -173,18 +173,18 @@ def _new_figure(height: float = 4.2) -> Any:
     raise ImportError(
       f'pictures need matplotlib: {installation.install_hint("plots")}'
     ) from None
-  # Not through pyplot: no window, no global state.
+  # Not through pyplot, which has windows and global state.
   return figure.Figure(figsize=(7, height), layout='constrained')
 
 
 def sparkline(values: Sequence[float]) -> str:
-  """A curve in one line of text, for terminals.
+  """Draws a curve as one line of text, for terminals.
 
   Args:
-    values: the points; NaN leaves a gap.
+    values: the points; non-finite values leave a gap.
 
   Returns:
-    As many characters as points.
+    One character per point.
   """
   finite = [value for value in values if np.isfinite(value)]
   if not finite:

@@ -1,4 +1,4 @@
-"""A progress bar: one line on a terminal, now and then a line elsewhere."""
+"""A progress bar: one line on a terminal, a line every 15 s elsewhere."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ _SECONDS_BETWEEN_LINES = 15.0
 
 
 class Progress:
-  """Shows how far a long work is, how fast it goes, and what it measures."""
+  """Shows the progress of a run, its speed and some metrics."""
 
   def __init__(
     self,
@@ -24,10 +24,10 @@ class Progress:
     """Starts the clock.
 
     Args:
-      total: how much there is to do.
-      done: how much of it was done before.
-      unit: what is counted.
-      stream: where to write; by default the standard error.
+      total: steps in all.
+      done: steps that are done already.
+      unit: unit of the steps, for the speed.
+      stream: stream to write to; by default the standard error.
       enabled: whether to write at all.
     """
     self._total = total
@@ -37,21 +37,21 @@ class Progress:
     self._enabled = enabled
     self._last_time = time.monotonic()
     self._last_line = -float('inf')
-    self._rate: float | None = None  # Of the work that is typical.
+    self._rate: float | None = None  # Steps per second of typical chunks.
     self._is_first = True
     self._width = 0
 
   def update(self, done: int, note: str = '', **values: float) -> None:
-    """Shows that `done` of the total is done.
+    """Shows the progress after a chunk of steps.
 
-    The time left is estimated from typical work only. The first piece of work
-    never is: it is mostly compilation.
+    The time left is estimated from typical chunks only. The first is never
+    typical, since it is mostly compilation.
 
     Args:
-      done: the total so far.
-      note: why the work since the last call was not typical, e.g. `'filling
-        the replay'`; shown instead of an estimate.
-      **values: what else to show, by name; those that are NaN are left out.
+      done: steps done.
+      note: why the chunk was not typical, e.g. `'filling the replay'`, which is
+        shown instead of an estimate; empty if it was.
+      **values: metrics to show, by name; NaN is left out.
     """
     now = time.monotonic()
     rate = (done - self._done) / max(now - self._last_time, 1e-9)
@@ -69,7 +69,7 @@ class Progress:
       self._write(self._line(note, values), is_terminal)
 
   def close(self) -> None:
-    """Leaves the line of a terminal."""
+    """Ends the line of a terminal."""
     if self._enabled and self._width:
       self._stream.write('\n')
       self._stream.flush()
@@ -99,7 +99,7 @@ class Progress:
 
 
 def format_seconds(seconds: float) -> str:
-  """E.g. `'4 s'`, `'3:05'`, `'1:00:00'`."""
+  """Formats seconds, e.g. as `'4 s'`, `'3:05'` or `'1:00:00'`."""
   seconds = round(seconds)
   if seconds < 60:
     return f'{seconds} s'

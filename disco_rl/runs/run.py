@@ -1,4 +1,4 @@
-"""A run: something trainable with its state, its rows and its folder."""
+"""A run: a trainable with its state, its rows and its folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -15,18 +15,18 @@ from disco_rl.runs import sinks
 
 @dataclasses.dataclass
 class Run:
-  """A run that is ready to begin, or to be resumed.
+  """A run that is ready to be executed.
 
   Attributes:
-    trainable: what is trained.
-    state: where it begins.
+    trainable: the trainable.
+    state: its state before the run.
     total: steps in all.
     settings: all settings, a ConfigDict.
-    rows: what was measured so far; grows while it runs.
-    folder: where results are written; None to write nothing.
-    bar: shows how far it is.
-    describe: from rows to what the bar shows, see `sinks.Progress`.
-    hooks: what else happens, see `loop.run`.
+    rows: rows of metrics so far, to which the run appends.
+    folder: folder for the results; None to write nothing.
+    bar: the progress bar.
+    describe: summarises rows for the bar, see `sinks.Progress`.
+    hooks: the hooks, see `loop.run`.
   """
 
   trainable: loop.Trainable
@@ -45,10 +45,10 @@ class Run:
     """Runs to the end, or until `should_stop`.
 
     Args:
-      should_stop: asked after every piece of work.
+      should_stop: whether to stop, see `loop.run`.
 
     Returns:
-      The outcome; the state of this object is used up.
+      The outcome; the state of this object is donated.
     """
     all_sinks: list[loop.Sink] = [sinks.Rows(self.rows)]
     if self.folder is not None:
@@ -84,15 +84,14 @@ def describe_config(
   origins: Mapping[str, str],
   **more: Any,
 ) -> dict[str, Any]:
-  """Makes what `config.json` of a run holds.
+  """Makes the contents of a run's `config.json`.
 
   Args:
-    command: which makes such runs.
-    request: what was asked for.
-    settings: all settings that followed from it.
-    origins: path of a setting to where its value came from, if that is not a
-      default.
-    **more: what else is worth knowing.
+    command: the command that makes such runs.
+    request: the request.
+    settings: all settings, resolved from the request.
+    origins: path of a setting to the origin of its value, without defaults.
+    **more: further entries.
 
   Returns:
     A tree of JSON types.
@@ -114,8 +113,8 @@ def check_same_settings(
   """Raises a `ValueError` if a run would be resumed with other settings.
 
   Args:
-    recorded: the settings of its `config.json`.
-    now: those this version of the library makes of the same request.
+    recorded: the settings in its `config.json`.
+    now: the settings that are resolved from its request now.
   """
   before, after = _flatten(recorded), _flatten(now)
   updates = 'agent.optimizer.total_updates'

@@ -1,17 +1,17 @@
 """The folder of a run: its settings, its metrics, its state.
 
-  config.json    what was asked for, and every setting that followed from it
-  metrics.csv    grows while the run goes on
+  config.json    the request, and all settings that are resolved from it
+  metrics.csv    the table of metrics, see `metrics.py`
   state.npz      the last checkpoint, see `checkpoint.py`
   rule.npz       η, if the rule has parameters
   curve.png      the learning curve
   params_*.npz   the final parameters of the agents, one file per seed
 
-Runs of meta-training have other pictures, evaluations of the rule on the way
+Runs of meta-training have other pictures, evaluations of the rule in training
 (evaluations_*.csv, baseline_*.csv) and the best rule so far (best_rule.npz).
 
-Every file is replaced as a whole or grows by whole rows, so that the folder is
-good after a kill at any moment. Only one process at a time can write to it.
+Files are replaced atomically or grow by whole rows, so that a process may be
+killed at any time. Only one process at a time can write to a folder.
 """
 
 import contextlib
@@ -24,14 +24,13 @@ from typing import Any
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 
-# The form of `config.json` and of the checkpoints of whole runs. Others are
-# refused.
+# Version of `config.json` and of the files of a run; others cannot be opened.
 FORMAT = 2
 
 RULE_FILE = 'rule.npz'
 BEST_RULE_FILE = 'best_rule.npz'
 
-# All that a run may write; the state is removed last.
+# All files that a run may write; the state is removed last.
 _FILES = (
   'metrics.csv',
   'evaluations_*.csv',
@@ -50,19 +49,19 @@ _FILES = (
 
 
 class RunFolderError(ValueError):
-  """A folder holds no run, or one that must not be touched."""
+  """Raised for folders without a run, or with one that cannot be used."""
 
 
 class RunFolder:
-  """One run's folder, open for writing; a context manager.
+  """The folder of a run; a context manager.
 
   Attributes:
-    path: of the folder.
-    config: what `config.json` holds.
+    path: path of the folder.
+    config: contents of `config.json`.
   """
 
   def __init__(self, path: pathlib.Path, config: dict[str, Any], lock: Any):
-    """See `create` and `reopen`."""
+    """Initialises the folder; see `create`, `reopen` and `view`."""
     self.path = path
     self.config = config
     self._lock = lock
@@ -77,9 +76,9 @@ class RunFolder:
     """Makes the folder of a new run.
 
     Args:
-      path: where; the folder is made if need be.
-      config: of JSON types.
-      overwrite: whether a run already there is removed.
+      path: path of the folder, made if it does not exist.
+      config: contents of `config.json`, of JSON types.
+      overwrite: whether to remove a run that the folder already holds.
 
     Returns:
       The folder.
@@ -97,10 +96,10 @@ class RunFolder:
 
   @classmethod
   def reopen(cls, path: str | os.PathLike[str]) -> 'RunFolder':
-    """Opens the folder of a run to resume it.
+    """Opens the folder of a run for writing, to resume it.
 
     Args:
-      path: of its folder.
+      path: path of the folder.
 
     Returns:
       The folder.
@@ -116,10 +115,10 @@ class RunFolder:
     """Opens the folder of a run for reading only.
 
     Args:
-      path: of its folder. Another process may write to it.
+      path: path of the folder. Another process may write to it.
 
     Returns:
-      The folder, in which nothing must be written.
+      The folder, to which nothing must be written.
     """
     return cls(pathlib.Path(path), read_config(path), None)
 
@@ -130,7 +129,7 @@ class RunFolder:
     self.close()
 
   def close(self) -> None:
-    """Lets other processes write to the folder."""
+    """Unlocks the folder for other processes."""
     if self._lock is not None:
       self._lock.close()
 
@@ -146,12 +145,12 @@ class RunFolder:
 
   @property
   def rule_path(self) -> pathlib.Path:
-    """The path of η."""
+    """The path of the rule."""
     return self.path / RULE_FILE
 
   @property
   def best_rule_path(self) -> pathlib.Path:
-    """The path of the η that evaluations found best."""
+    """The path of the rule with the best evaluation."""
     return self.path / BEST_RULE_FILE
 
   @property
@@ -171,20 +170,20 @@ class RunFolder:
       file.write(text.encode())
 
   def cut_metrics(self, last_iteration: int) -> list[metrics.Row]:
-    """Drops the rows after a checkpoint, which will be made again.
+    """Removes the rows after a checkpoint, which will be computed again.
 
     Args:
-      last_iteration: of the checkpoint.
+      last_iteration: iteration of the checkpoint.
 
     Returns:
-      The rows that stay.
+      The remaining rows.
     """
     return self.cut_table(self.metrics_path, last_iteration)
 
   def cut_table(
     self, path: pathlib.Path, last_iteration: int
   ) -> list[metrics.Row]:
-    """`cut_metrics` for another table of this run."""
+    """Does the same as `cut_metrics` for another table of this run."""
     rows = metrics.read_csv(path)
     kept = [row for row in rows if row['iteration'] <= last_iteration]
     if path.exists():
@@ -200,17 +199,17 @@ class RunFolder:
 
 
 def as_file_name(name: str) -> str:
-  """A name that may stand in a path, e.g. of an environment."""
+  """Converts a name, e.g. of an environment, to a valid file name."""
   return name.replace(':', '_').replace('/', '_')
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
-  """Whether a folder holds a run."""
+  """Returns whether a folder holds a run."""
   return (pathlib.Path(path) / 'config.json').exists()
 
 
 def check_free(path: str | os.PathLike[str]) -> None:
-  """Raises an error if a folder already holds a run."""
+  """Raises a `RunFolderError` if a folder already holds a run."""
   if holds_run(path):
     raise RunFolderError(
       f'{path} already holds a run. Resume it (--resume {path}), choose '
@@ -219,13 +218,13 @@ def check_free(path: str | os.PathLike[str]) -> None:
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-  """The config of the run in a folder.
+  """Reads the config of the run in a folder.
 
   Args:
-    path: of the folder.
+    path: path of the folder.
 
   Returns:
-    What `config.json` holds.
+    The contents of `config.json`.
   """
   path = pathlib.Path(path)
   if not holds_run(path):
@@ -246,7 +245,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def first_free(path: str | os.PathLike[str]) -> pathlib.Path:
-  """The path itself, or with the first number that is not taken."""
+  """Returns the path, with a number appended if it exists already."""
   path = pathlib.Path(path)
   free, number = path, 1
   while free.exists():
@@ -256,7 +255,7 @@ def first_free(path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def _lock(path: pathlib.Path) -> Any:
-  """Keeps other processes out until it is closed, or this process ends."""
+  """Locks a folder until the result is closed, or this process ends."""
   file = (path / '.lock').open('wb')
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Sinks of the run loop: where the measured rows go."""
+"""Sinks of the run loop, which take rows of metrics."""
 
 from collections.abc import Callable, Mapping
 import os
@@ -11,7 +11,7 @@ class Rows:
   """Keeps all rows in a list."""
 
   def __init__(self, rows: list[metrics.Row]):
-    """Keeps them in `rows`."""
+    """Sets the list to append to."""
     self._rows = rows
 
   def write(self, rows: list[metrics.Row]) -> None:
@@ -23,10 +23,10 @@ class Rows:
 
 
 class Csv:
-  """Appends rows to a file."""
+  """Appends rows to a CSV file."""
 
   def __init__(self, path: str | os.PathLike[str]):
-    """Appends to the file at `path`."""
+    """Sets the path of the file."""
     self._path = path
 
   def write(self, rows: list[metrics.Row]) -> None:
@@ -34,7 +34,7 @@ class Csv:
     metrics.append_csv(self._path, rows)
 
   def close(self) -> None:
-    """Does nothing: every row is on the disk already."""
+    """Does nothing: all rows are written already."""
 
 
 class Progress:
@@ -45,12 +45,12 @@ class Progress:
     bar: progress.Progress,
     describe: Callable[[list[metrics.Row]], tuple[str, Mapping[str, float]]],
   ):
-    """Shows rows in a bar.
+    """Sets the bar.
 
     Args:
-      bar: the bar.
-      describe: from the rows of one piece of work to a note, or an empty text,
-        and what to show, by name.
+      bar: the progress bar.
+      describe: returns, for the rows of one chunk, a note (or an empty string)
+        and the metrics to show, by name.
     """
     self._bar = bar
     self._describe = describe
@@ -61,5 +61,5 @@ class Progress:
     self._bar.update(int(rows[-1]['iteration']), note=note, **values)
 
   def close(self) -> None:
-    """Leaves the line of a terminal."""
+    """Ends the line of a terminal."""
     self._bar.close()

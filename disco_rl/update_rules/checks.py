@@ -1,4 +1,4 @@
-"""Shape checks of what a rule is given, with errors that name the field."""
+"""Shape checks of a rule's inputs, with errors that name the field."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ def check_has_logits(name: str, outs: types.AgentOuts | None) -> None:
   """Raises a `ValueError` if the logits of the policy that acted are missing.
 
   Args:
-    name: of the field they should be in.
-    outs: what is in it.
+    name: name of the field that should have them, for the message.
+    outs: its value.
   """
   if 'logits' not in (outs or {}):
     raise ValueError(
@@ -42,12 +42,12 @@ def check_has_logits(name: str, outs: types.AgentOuts | None) -> None:
 
 
 def check_leading_dims(name: str, tree: Any, dims: tuple[int, ...]) -> None:
-  """Raises a `ValueError` unless all leaves begin with the same dimensions.
+  """Raises a `ValueError` unless all leaves have some leading dimensions.
 
   Args:
-    name: of the field, for the message.
-    tree: what is in it.
-    dims: its leading dimensions.
+    name: name of the field, for the message.
+    tree: its value.
+    dims: the leading dimensions.
   """
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
     shape = np.shape(leaf)

@@ -58,7 +58,9 @@ ENVIRONMENTS = {
   'dm': _named('dm:tests.support.scripted:Scripted'),
   'gym': _named('gym:CartPole-v1', kwargs=dict(max_episode_steps=7)),
   'gym_factory': _named('gym:tests.support.scripted:ScriptedGym'),
-  'gym_workers': _named('gym:tests.support.scripted:ScriptedGym', num_workers=1),
+  'gym_workers': _named(
+    'gym:tests.support.scripted:ScriptedGym', num_workers=1
+  ),
   'gymnax': _named(
     'gymnax:Breakout-MinAtar', params=dict(max_steps_in_episode=7)
   ),

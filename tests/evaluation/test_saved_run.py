@@ -1,5 +1,6 @@
 """A run can be opened again, and its agent plays."""
 
+import json
 import shutil
 
 import jax
@@ -13,8 +14,8 @@ from disco_rl.runs import run_folder
 
 SIZES = [
   *('--set=env.rows=4', '--set=env.columns=3', '--devices=1', '--quiet'),
-  *('--set=experiment.batch_size=8', '--set=experiment.replay_ratio=1'),
-  *('--set=experiment.rollout_length=8', '--set=agent.learning_rate=1e-2'),
+  *('--set=batching.batch_size=8', '--set=batching.num_envs=8'),
+  *('--set=batching.rollout_length=8', '--set=agent.learning_rate=1e-2'),
 ]
 
 
@@ -34,6 +35,7 @@ def test_a_trained_agent_plays(trained):
   assert run.settings.env.columns == 3 and len(run.rows) == 12
   assert run.rule.name == 'actor_critic' and run.rule.eta is None
   saved = files.read_npz(trained / 'params_1.npz')
+  del saved['__format__']
   assert len(jax.tree.leaves(run.params[1])) == len(saved)
   episodes = [run.play(1, episode_seed=i, greedy=True) for i in range(4)]
   assert [len(episode.actions) for episode in episodes] == [3] * 4
@@ -59,7 +61,8 @@ def test_a_run_that_was_stopped_is_opened_at_its_checkpoint(trained, tmp_path):
 def test_what_is_no_run_of_agents_is_refused(tmp_path):
   with pytest.raises(run_folder.RunFolderError, match='holds no run'):
     disco_rl.load_run(tmp_path)
-  (tmp_path / 'config.json').write_text('{"command": "meta-train"}')
+  config = dict(command='meta-train', format=run_folder.FORMAT)
+  (tmp_path / 'config.json').write_text(json.dumps(config))
   with pytest.raises(run_folder.RunFolderError, match=r'disco_rl\.load_rule'):
     disco_rl.load_run(tmp_path)
 

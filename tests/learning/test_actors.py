@@ -125,9 +125,13 @@ def test_the_shapes_of_a_rollout_are_known_without_acting():
     state = _init(actor)
     spec = actor.rollout_spec(params, state, NUM_STEPS)
     _, rollout = actor.unroll(params, state, _step_keys(0))
-    spec, rollout = (jax.eval_shape(replay.to_stored, x) for x in (spec, rollout))
-    shapes = lambda tree: jax.tree.map(lambda x: (x.shape, x.dtype), tree)
-    assert shapes(spec) == shapes(rollout)
+    shapes, wanted = (
+      jax.tree.map(
+        lambda x: (x.shape, x.dtype), jax.eval_shape(replay.to_stored, tree)
+      )
+      for tree in (rollout, spec)
+    )
+    assert shapes == wanted
 
 
 def test_an_actor_keeps_the_outputs_it_is_asked_for():
@@ -163,7 +167,9 @@ def test_environments_without_snapshots_are_reset():
   other = make_actor()
   restored, goes_on = other.from_checkpoint(saved)
   assert not goes_on
-  assert not any(np.asarray(x).any() for x in jax.tree.leaves(restored.net_state))
+  assert not any(
+    np.asarray(x).any() for x in jax.tree.leaves(restored.net_state)
+  )
   for either in (actor, other):
     either.close()
 

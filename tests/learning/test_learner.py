@@ -222,9 +222,7 @@ def test_outputs_on_request():
     rng, rollout, state, {}, eta, True
   )
   golden.check_trees_close(dict(out.meta_out), dict(log['meta_out']), 1e-5)
-  golden.check_trees_close(
-    dict(out.agent_out), dict(rollout.agent_outs), 1e-5
-  )
+  golden.check_trees_close(dict(out.agent_out), dict(rollout.agent_outs), 1e-5)
   assert out.value_out is None
 
 

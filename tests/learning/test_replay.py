@@ -66,12 +66,16 @@ def test_replay_of_an_odd_size_is_refused(capacity):
 
 def test_what_is_stored_is_what_a_learner_reads():
   """All but the network's later states comes back, and no copy is kept."""
-  rollout = _rollout([1, 2]).replace(states={'h': jnp.arange(12).reshape(3, 2, 2)})
+  rollout = _rollout([1, 2]).replace(
+    states={'h': jnp.arange(12).reshape(3, 2, 2)}
+  )
   stored = replay.to_stored(rollout)
   assert stored.logits is None
   back = replay.from_stored(stored)
   np.testing.assert_array_equal(back.states['h'], rollout.states['h'][:1])
-  assert back.first_state(0)['h'].tolist() == rollout.first_state(0)['h'].tolist()
+  assert (
+    back.first_state(0)['h'].tolist() == rollout.first_state(0)['h'].tolist()
+  )
   jax.tree.map(
     np.testing.assert_array_equal,
     back.replace(states=None),

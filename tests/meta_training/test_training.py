@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 
+from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.runs import loop
 from disco_rl.runs import sinks
-from tests.support import small_meta
 
 NAN = float('nan')
 
@@ -26,13 +26,11 @@ class FakeTrainer:
       num_skipped=state.num_skipped + 1 if is_skipped else 0,
     )
     averages = {'meta_loss': 0.5, 'return/a': NAN, 'return/b': 2.0}
-    return state, small_meta.trainer.UpdateLog(averages, {})
+    return state, trainer_lib.UpdateLog(averages, {})
 
 
 def _state(step=0):
-  return small_meta.trainer.TrainState(
-    step, 0, 0, eta=None, opt_state=None, groups=()
-  )
+  return trainer_lib.TrainState(step, 0, 0, None, None, groups=())
 
 
 def test_every_meta_update_has_a_key_and_a_row_of_its_own():

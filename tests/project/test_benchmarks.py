@@ -41,7 +41,7 @@ def test_environments():
   assert [row['workers'] for row in rows] == [0, 0, 2]
   assert all(row['steps_per_second'] > 0 for row in rows)
   rows = environments.benchmark_overlap(
-    'catch_numpy', 'actor_critic', 3, batch_size=4, replay_ratio=2
+    'catch_numpy', 'actor_critic', 3, batch_size=4, num_envs=2
   )
   assert [row['overlap'] for row in rows] == [False, True]
   assert all(row['iterations_per_second'] > 0 for row in rows)

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 import disco_rl
-from disco_rl.config import agents as settings
+from disco_rl.config import agents
 from disco_rl.config import networks
-from disco_rl.evaluation import agent_loop as experiment
-from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.config import resolve
 from disco_rl.rule_zoo import file_format
 from disco_rl.update_rules import disco
 from examples import flax_catch
@@ -19,7 +18,7 @@ from tests.support import weights
 
 
 def test_flax_example_runs():
-  rule = disco.DiscoUpdateRule(**settings.get_settings_disco().update_rule)
+  rule = disco.DiscoUpdateRule(**agents.get_settings_disco().update_rule)
   eta, _ = rule.init_params(jax.random.PRNGKey(0))
   scores = flax_catch.train(eta, 2, jax.random.PRNGKey(0))
   assert scores.shape == (2,) and (np.abs(scores) <= 1).all()
@@ -27,15 +26,16 @@ def test_flax_example_runs():
 
 def test_own_environment_rule_and_network_run():
   """All three together, learning something within seconds."""
-  agent_settings = evaluation.default_agent_settings('reinforce')
+  rule = disco_rl.load_rule('reinforce')
+  agent_settings = resolve.agent_settings(rule)
   networks.choose(agent_settings, 'flax')
   agent_settings.net_settings.net_args.sizes = (16,)
   result = disco_rl.evaluate(
     'corridor',
-    'reinforce',
+    rule,
     agent_settings,
     num_iterations=60,
-    config=experiment.Config(batch_size=16, rollout_length=12, replay_ratio=1),
+    batching=disco_rl.Batching(batch_size=16, num_envs=16, rollout_length=12),
     env_settings=dict(length=4),
     devices=jax.devices()[:1],
   )

@@ -19,20 +19,24 @@ ENVIRONMENT = 'catch'
 ENVIRONMENT_SETTINGS = dict(rows=5, columns=4)
 NUM_ITERATIONS = 12
 SEEDS = (0, 1)
-SIZES = dict(batch_size=8, rollout_length=6, replay_ratio=4, replay_capacity=16)
+SIZES = dict(batch_size=8, rollout_length=6, num_envs=2, replay_capacity=16)
 """,
   'meta_train.ipynb': """
 INIT = 'random'
 NUM_META_UPDATES = 3
 NUM_AGENTS = 1
-ENVIRONMENT_SETTINGS = dict(rows=5, columns=4)
-AGENT_SETTINGS = dict(net_settings=dict(net_args=dict(dense=(9, 8))))
-SIZES = dict(num_inner_updates=1, rollout_length=6, batch_size=3)
-META_LEARNING_RATE = 5e-4
+BOARD = dict(rows=5, columns=4)
+SETTINGS = {
+  'meta.num_inner_updates': 1,
+  'batching.batch_size': 3,
+  'batching.num_envs': 3,
+  'batching.rollout_length': 6,
+  'net.catch.net_args.dense': (9, 8),
+}
 NUM_ITERATIONS = 4
 SEEDS = (0, 1)
 FRESH_SIZES = dict(
-  batch_size=8, rollout_length=6, replay_ratio=4, replay_capacity=16
+  batch_size=8, rollout_length=6, num_envs=2, replay_capacity=16
 )
 """,
 }

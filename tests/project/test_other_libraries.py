@@ -124,7 +124,7 @@ def test_pmap_of_vmap_of_scan_is_one_big_batch():
   axes = ('batch', 'device')
   update = _update_fn(rule, meta_params, hyper_params, axes)
   train = lambda rollouts: jax.lax.scan(update, (params, meta_state), rollouts)
-  spread, spread_losses = jax.pmap(
+  sharded, sharded_losses = jax.pmap(
     jax.vmap(train, axis_name='batch'), axis_name='device'
   )(rollouts)
 
@@ -140,6 +140,6 @@ def test_pmap_of_vmap_of_scan_is_one_big_batch():
 
   for d in range(NUM_DEVICES):
     for m in range(NUM_MAPPED):
-      replica = jax.tree.map(lambda x, d=d, m=m: np.asarray(x[d, m]), spread)
+      replica = jax.tree.map(lambda x, d=d, m=m: np.asarray(x[d, m]), sharded)
       golden.check_trees_close(replica, single, 2e-4)
-      np.testing.assert_allclose(spread_losses[d, m], losses, 2e-4)
+      np.testing.assert_allclose(sharded_losses[d, m], losses, 2e-4)

@@ -13,14 +13,15 @@ ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """
 import pathlib, sys
 import jax
-from disco_rl import agent, installation, rule_store
+from disco_rl import agent, installation
 from disco_rl.environments import jittable_envs
+from disco_rl.rule_zoo import store
 
 here = pathlib.Path(agent.__file__).resolve()
 assert here.is_relative_to(pathlib.Path(sys.prefix).resolve()), here
 assert (here.parent / 'py.typed').is_file()
-assert rule_store.shipped_folder() == here.parent / '_weights'
-assert 'disco_103' in rule_store.known_rules()
+assert store.shipped_folder() == here.parent / '_weights'
+assert 'disco_103' in store.known_rules()
 hint = installation.install_hint('plots')
 assert hint.startswith("pip install 'matplotlib>="), hint
 

@@ -6,7 +6,7 @@ import pytest
 
 import disco_rl
 from disco_rl.cli import main
-from disco_rl.config import agents as settings
+from disco_rl.config import agents
 from disco_rl.environments import registry as environments
 from disco_rl.networks import nets
 from disco_rl.rule_zoo import rule as rule_lib
@@ -40,7 +40,7 @@ disco_rl.register_environment(
 def nothing_outlives_a_test(monkeypatch):
   for module, table in (
     (rules, 'UPDATE_RULES'),
-    (settings, 'SETTINGS'),
+    (rules, 'SETTINGS_FNS'),
     (nets, 'NETWORKS'),
     (environments, 'ENVIRONMENTS'),
   ):
@@ -55,8 +55,8 @@ def test_the_commands_know_what_a_module_registers(
   command = ['eval', '--rule=my_rule', '--net=my_net', '--env=my_env']
   assert main.main([*command, '--dry-run']) == 2
   assert "unknown environment 'my_env'" in capsys.readouterr().err
-  sizes = ['--set=experiment.batch_size=4', '--set=experiment.replay_ratio=1']
-  sizes += ['--set=experiment.rollout_length=4', '--steps=2', '--quiet']
+  sizes = ['--set=batching.batch_size=4', '--set=batching.num_envs=4']
+  sizes += ['--set=batching.rollout_length=4', '--steps=2', '--quiet']
   sizes += ['--set=agent.net_settings.net_args.width=3', '--devices=1']
   assert main.main([*command, '--use=my_registrations', *sizes]) == 0
   first_line = capsys.readouterr().out.splitlines()[0]
@@ -100,4 +100,4 @@ def test_a_rule_that_needs_a_critic_gets_one():
     needs_value_out = True
 
   disco_rl.register_rule('needy', Needy)
-  assert 'value_fn' in settings.get_settings('needy')
+  assert 'value_fn' in agents.get_settings('needy')

@@ -11,8 +11,9 @@ import disco_rl
 from disco_rl import agent
 from disco_rl import types
 from disco_rl.cli import main
-from disco_rl.config import agents as settings_lib
-from disco_rl.evaluation import evaluate as evaluation
+from disco_rl.config import resolve
+from disco_rl.evaluation import population as population_lib
+from disco_rl.evaluation import training
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import store
 from disco_rl.runs import plain_settings
@@ -53,7 +54,7 @@ def test_a_changed_meta_network_saved_from_python_works_in_the_command(
   assert loaded.name == 'mine' and loaded.kind == 'disco'
   assert file_format.load_metadata(path)['by'] == 'hand'
   jax.tree.map(np.testing.assert_array_equal, loaded.eta, eta)
-  again = evaluation.default_agent_settings('disco', None, loaded.settings)
+  again = resolve.agent_settings(loaded)
   assert plain_settings.to_plain(again.update_rule) == plain_settings.to_plain(
     config.update_rule
   )
@@ -64,6 +65,22 @@ def test_a_changed_meta_network_saved_from_python_works_in_the_command(
   assert shown['update_rule']['value_discount'] == 0.9
   disco_rl.save_rule(path, eta)
   assert main.main(['eval', '--rule', str(path), '--dry-run']) == 2
+
+
+def test_a_loaded_rule_is_saved_with_its_settings(tmp_path):
+  config = _changed_settings()
+  eta = {'m': {'w': np.ones(2, np.float32)}}
+  first, second = tmp_path / 'first.npz', tmp_path / 'second.npz'
+  disco_rl.save_rule(first, eta, settings=config)
+  rule = disco_rl.load_rule(first)
+  disco_rl.save_rule(second, rule)
+  again = disco_rl.load_rule(second)
+  assert again.kind == rule.kind and again.settings == rule.settings
+  jax.tree.map(np.testing.assert_array_equal, again.eta, rule.eta)
+  with pytest.raises(ValueError, match='leave out settings'):
+    disco_rl.save_rule(second, rule, settings=config)
+  with pytest.raises(ValueError, match='no parameters that could be saved'):
+    disco_rl.save_rule(second, disco_rl.load_rule('actor_critic'))
 
 
 def test_the_best_rule_of_a_run_is_taken_and_named(tmp_path):
@@ -89,8 +106,8 @@ class Learned(actor_critic.ActorCritic):
 def test_a_rule_of_ones_own_with_parameters_is_saved_and_loaded(
   tmp_path, monkeypatch
 ):
-  for module, table in ((registry, 'UPDATE_RULES'), (settings_lib, 'SETTINGS')):
-    monkeypatch.setattr(module, table, dict(getattr(module, table)))
+  for table in ('UPDATE_RULES', 'SETTINGS_FNS'):
+    monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
   get_settings = agent.get_settings_actor_critic
   disco_rl.register_rule('learned', Learned, get_settings)
   config = get_settings()
@@ -100,8 +117,8 @@ def test_a_rule_of_ones_own_with_parameters_is_saved_and_loaded(
   rule = disco_rl.load_rule(path)
   assert rule.kind == 'learned' and float(rule.eta['log_cost']) == 1.0
   with pytest.raises(ValueError, match='has parameters η, and none were given'):
-    evaluation.check_rule_params(Learned(), disco_rl.load_rule('learned').eta)
-  monkeypatch.delitem(settings_lib.SETTINGS, 'learned')
+    training.check_rule_params(Learned(), disco_rl.load_rule('learned').eta)
+  monkeypatch.delitem(registry.UPDATE_RULES, 'learned')
   with pytest.raises(store.RuleFileError, match='--use MODULE'):
     disco_rl.load_rule(path)
 
@@ -115,17 +132,17 @@ def test_parameters_are_told_from_names_and_deeper_trees(tmp_path):
 
 
 def test_names_are_taken_where_rules_are_wanted(monkeypatch):
-  """A name, and the same rule loaded, make the same experiment."""
+  """A name, and the same rule loaded, make the same run."""
   seen = []
 
   class StopError(Exception):
     pass
 
-  def population(env_fn, agent_settings, config, **kwargs):
-    seen.append((agent_settings.to_json_best_effort(), config))
+  def population(env_fn, agent_settings, batching, **kwargs):
+    seen.append((agent_settings.to_json_best_effort(), batching))
     raise StopError
 
-  monkeypatch.setattr(evaluation.population_lib, 'Population', population)
+  monkeypatch.setattr(population_lib, 'Population', population)
   for rule in ('catch_small', disco_rl.load_rule('catch_small'), None):
     with pytest.raises(StopError):
       disco_rl.evaluate('catch', rule)

@@ -15,6 +15,9 @@ class Counter:
   def __init__(self, diverges_at=None):
     self.diverges_at = diverges_at
 
+  def init(self):
+    return dict(step=0)
+
   def done(self, state):
     return state['step']
 
@@ -27,6 +30,9 @@ class Counter:
 
   def to_checkpoint(self, state):
     return state
+
+  def checkpoint_like(self):
+    return self.init()
 
   def from_checkpoint(self, saved):
     return saved

@@ -14,6 +14,9 @@ def test_a_folder_is_written_by_one_process_at_a_time(tmp_path):
     assert run_folder.read_config(folder.path) == CONFIG
     with pytest.raises(run_folder.RunFolderError, match='another process'):
       run_folder.RunFolder.reopen(folder.path)
+    # Reading is no writing.
+    with run_folder.RunFolder.view(folder.path) as view:
+      assert view.config == CONFIG
   run_folder.RunFolder.reopen(tmp_path / 'x').close()
 
 

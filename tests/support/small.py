@@ -139,6 +139,7 @@ def make_population(
   seeds: Sequence[int] = (0,),
   num_devices: int = 1,
   lanes_at_once: int | None = None,
+  overlap_acting: bool = False,
   **sizes: int,
 ) -> tuple[population.Population, Any]:
   """A small population, and random η."""
@@ -149,6 +150,7 @@ def make_population(
     seeds=seeds,
     devices=jax.devices()[:num_devices],
     lanes_at_once=lanes_at_once,
+    overlap_acting=overlap_acting,
   )
   init_params = small_population.agent.update_rule.init_params
   eta, _ = init_params(jax.random.PRNGKey(9))

@@ -2,9 +2,9 @@
 
   env = registry.get_environment('atari:Pong', batch_size=8)
 
-Grey 84 x 84 images of the last four frames, every action repeated for four
+Greyscale 84 x 84 images of the last four frames, every action repeated for four
 frames, sticky actions and random no-op starts (https://arxiv.org/abs/1709.06009).
-The games run in threads of the emulator itself.
+The games run in threads of the emulator.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from disco_rl.environments import base
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
-  """The standard settings."""
+  """Makes the default settings, the same for all games."""
   del name
   return config_dict.ConfigDict(
     dict(
@@ -32,7 +32,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
       frame_skip=4,
       sticky_actions=0.25,  # The probability that the last one is repeated.
       max_noops=30,  # At the start of an episode.
-      # Whether a lost life ends an episode; the game itself goes on.
+      # Whether a lost life ends an episode; the game itself continues.
       life_is_episode=False,
       full_action_space=False,  # All 18 actions, or those the game uses.
       clip_rewards=False,  # To their signs.
@@ -49,7 +49,7 @@ def build(
   """Builds B streams of a game.
 
   Args:
-    name: of the game, e.g. `SpaceInvaders` or `space_invaders`.
+    name: name of the game, e.g. `SpaceInvaders` or `space_invaders`.
     batch_size: B.
     settings: see `get_config`.
 
@@ -98,11 +98,11 @@ class AtariEnvironment(base.Environment):
     self._shape = (settings.size, settings.size, settings.frame_stack)
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """Images of the last frames, the newest last."""
+    """Returns the spec of an image of the last frames, the newest last."""
     return types.ArraySpec(self._shape, np.dtype(np.uint8))
 
   def single_action_spec(self) -> types.ActionSpec:
-    """Actions 0..n-1."""
+    """Returns the spec of actions 0..n-1."""
     space: Any = self._env.single_action_space
     num_actions = int(space.n)
     return types.ActionSpec((), np.int32, 0, num_actions - 1, 'action')
@@ -112,7 +112,7 @@ class AtariEnvironment(base.Environment):
   ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
     """Starts an episode in every stream.
 
-    Their randomness is that of the settings' seed, not of `rng_key`.
+    `rng_key` is not used: the seed comes from the settings.
     """
     del rng_key
     observations: Any
@@ -125,7 +125,7 @@ class AtariEnvironment(base.Environment):
   def step(
     self, states: Any, actions: types.Array
   ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
-    """Steps every stream with its own action of `actions` [B]."""
+    """Advances every stream by its action of `actions` [B]."""
     del states
     actions = base.check_actions(actions, self.batch_size)
     observations, rewards, terminated, truncated, _ = self._env.step(
@@ -135,7 +135,7 @@ class AtariEnvironment(base.Environment):
     return base.UnusedEnvState(), _timestep(observations, rewards, step_type)
 
   def close(self) -> None:
-    """Ends the emulators."""
+    """Closes the emulators."""
     self._env.close()
 
 
@@ -144,7 +144,7 @@ def _timestep(
 ) -> types.EnvironmentTimestep:
   return types.EnvironmentTimestep(
     # [B, frames, size, size] to [B, size, size, frames]; a copy, since the
-    # emulator may use its memory again.
+    # emulator may reuse its memory.
     observation=np.array(np.moveaxis(observations, 1, -1), order='C'),
     step_type=step_type.astype(np.int32),
     reward=rewards.astype(np.float32),
@@ -152,5 +152,5 @@ def _timestep(
 
 
 def _plain(name: str) -> Any:
-  """A game's name without the differences between its spellings."""
+  """Normalises the spelling of a game's name."""
   return name.replace('_', '').replace('-', '').lower()

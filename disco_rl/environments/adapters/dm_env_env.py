@@ -2,8 +2,8 @@
 
   env = registry.get_environment('dm:my_package.games:make_maze', batch_size=8)
 
-The factory is called once per stream. If it takes a `seed`, every stream gets
-one of its own.
+The factory is called once per stream. If it takes a `seed`, every stream gets a
+different one.
 """
 
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from disco_rl.environments.wrappers import worker_env
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
-  """Default settings of any dm_env environment."""
+  """Makes the default settings, the same for all dm_env environments."""
   del name
   return config_dict.ConfigDict(
     dict(
       random_seed=0,
-      kwargs=dict(),  # Of the factory.
-      num_workers=0,  # Processes to step them in; 0 for this one.
+      kwargs=dict(),  # Keyword arguments of the factory.
+      num_workers=0,  # Worker processes; 0 to use this process.
     )
   )
 
@@ -35,7 +35,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
 def build(
   name: str, batch_size: int, settings: config_dict.ConfigDict
 ) -> base.Environment:
-  """Builds B streams.
+  """Builds B streams of an environment.
 
   Args:
     name: `module:factory`, a function (or class) that makes a dm_env.
@@ -54,7 +54,7 @@ def build(
 def make_streams(
   name: str, kwargs: dict[str, Any], seeds: Sequence[int]
 ) -> batched_env.StreamBatch:
-  """One stream per seed, in this process; see `build`."""
+  """Makes one stream per seed, in this process; see `build`."""
   factory = factories.find(name)
   if factory is None:
     raise ValueError(

@@ -2,9 +2,9 @@
 
   env = registry.get_environment('gym:CartPole-v1', batch_size=8)
 
-Any environment with discrete actions will do. Each stream resets itself within
-the step that ends an episode, so there are no dummy steps. Time limits
-(truncation) end an episode like everything that ends one, as published.
+Any environment with discrete actions is supported. Each stream is reset within
+the step that ends an episode, so there are no dummy steps. Truncation by a time
+limit is treated like termination, as published.
 """
 
 import collections
@@ -30,14 +30,14 @@ _Encode = Callable[[Any], Any]
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
-  """Default settings of any Gymnasium environment."""
+  """Makes the default settings, the same for all Gymnasium environments."""
   del name
   return config_dict.ConfigDict(
     dict(
       random_seed=0,
-      kwargs=dict(),  # Of `gymnasium.make` or of the factory.
-      frame_stack=1,  # Observations shown at once, along their last axis.
-      num_workers=0,  # Processes to step them in; 0 for this one.
+      kwargs=dict(),  # Keyword arguments of `gymnasium.make` or the factory.
+      frame_stack=1,  # Observations that are stacked, along their last axis.
+      num_workers=0,  # Worker processes; 0 to use this process.
     )
   )
 
@@ -45,10 +45,10 @@ def get_config(name: str) -> config_dict.ConfigDict:
 def build(
   name: str, batch_size: int, settings: config_dict.ConfigDict
 ) -> base.Environment:
-  """Builds B streams.
+  """Builds B streams of an environment.
 
   Args:
-    name: an id that Gymnasium knows, `module:id` of one that a module
+    name: an id of Gymnasium's registry, `module:id` of one that a module
       registers, or `module:factory`, a function that returns a Gymnasium
       environment.
     batch_size: B.
@@ -57,7 +57,7 @@ def build(
   Returns:
     The environment.
   """
-  _env_maker(name, {})  # A wrong name is told before any process is started.
+  _env_maker(name, {})  # Raises for a wrong name, before processes are started.
   make = functools.partial(
     make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
   )
@@ -69,7 +69,7 @@ def build(
 def make_streams(
   name: str, kwargs: dict[str, Any], frame_stack: int, seeds: Sequence[int]
 ) -> batched_env.StreamBatch:
-  """One stream per seed, in this process; see `build`."""
+  """Makes one stream per seed, in this process; see `build`."""
   make_env = _env_maker(name, kwargs)
   try:
     envs = [make_env() for _ in seeds]
@@ -84,15 +84,15 @@ def make_streams(
 
 
 class GymStream:
-  """One Gymnasium environment as a stream that resets itself."""
+  """One Gymnasium environment as a stream that resets automatically."""
 
   def __init__(self, env: gymnasium.Env, seed: int, frame_stack: int = 1):
     """Wraps an environment.
 
     Args:
-      env: with discrete actions.
-      seed: of the first reset; later episodes follow from it.
-      frame_stack: how many observations are shown at once.
+      env: an environment with discrete actions.
+      seed: seed of the first reset; later resets are not seeded.
+      frame_stack: how many observations are stacked.
     """
     if frame_stack < 1:
       raise ValueError(f'frame_stack must be at least 1, got {frame_stack}')
@@ -110,7 +110,7 @@ class GymStream:
     self._frames: collections.deque[Any] = collections.deque(maxlen=frame_stack)
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """Specs of what is shown."""
+    """Returns the specs of the stacked observations."""
     num = self._frames.maxlen or 1
     if num == 1:
       return self._spec
@@ -122,13 +122,13 @@ class GymStream:
     return jax.tree.map(stacked, self._spec)
 
   def single_action_spec(self) -> types.ActionSpec:
-    """Actions 0..n-1, whatever the environment calls its first."""
+    """Returns the spec of actions 0..n-1, also if `space.start` is not 0."""
     return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
 
   def reset(
     self, rng_key: chex.PRNGKey | None = None
   ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
-    """Starts an episode; the randomness is the seed's, not `rng_key`'s."""
+    """Starts an episode; `rng_key` is not used, but the constructor's seed."""
     del rng_key
     timestep = _timestep(dm_env.StepType.FIRST, 0.0, self._start_episode())
     return base.UnusedEnvState(), timestep
@@ -149,14 +149,14 @@ class GymStream:
     return base.UnusedEnvState(), timestep
 
   def snapshot(self) -> None:
-    """Gymnasium has no way to ask an environment for its state."""
+    """Returns None: Gymnasium has no interface for an environment's state."""
 
   def restore(self, snapshot: Any) -> None:
-    """Never called: there are no snapshots."""
+    """Raises an error: there are no snapshots."""
     raise NotImplementedError(f'{_describe(self._env)} makes no snapshots')
 
   def close(self) -> None:
-    """Frees what the environment holds."""
+    """Closes the environment."""
     self._env.close()
 
   def _start_episode(self) -> Any:
@@ -166,7 +166,7 @@ class GymStream:
     return self._show(observation)
 
   def _show(self, observation: Any) -> Any:
-    """The last few observations as one; the first of an episode repeated."""
+    """Stacks the last observations; repeats the first of an episode."""
     frame = self._encode(observation)
     if self._frames.maxlen == 1:
       return frame
@@ -179,7 +179,7 @@ class GymStream:
 def _env_maker(
   name: str, kwargs: dict[str, Any]
 ) -> Callable[[], gymnasium.Env]:
-  """From an id or `module:factory` to a function that makes environments."""
+  """Returns a function that makes environments; `name` as in `build`."""
   factory = factories.find(name)
   if factory is not None:
     return functools.partial(factory, **kwargs)
@@ -203,7 +203,7 @@ def _describe(env: gymnasium.Env) -> str:
 
 
 def _stack_frames(*frames: np.ndarray) -> np.ndarray:
-  """Along the last axis; a new one for numbers and for images without one."""
+  """Stacks along the last axis; a new one for scalars and 2D images."""
   if frames[0].ndim in (0, 2):
     return np.stack(frames, axis=-1)
   return np.concatenate(frames, axis=-1)
@@ -212,7 +212,7 @@ def _stack_frames(*frames: np.ndarray) -> np.ndarray:
 def _encoder(
   space: gymnasium.Space, where: str
 ) -> tuple[types.SpecsTree, _Encode]:
-  """Specs of a space's elements as arrays, and the function that makes them."""
+  """Returns the specs of a space's elements, and a function to arrays."""
   spaces = gymnasium.spaces
   if isinstance(space, spaces.Dict):
     inner = {k: _encoder(s, f'{where}/{k}') for k, s in space.items()}
@@ -236,7 +236,7 @@ def _encoder(
   if isinstance(space, spaces.Box | spaces.MultiBinary):
     zeros = np.zeros(space.shape, space.dtype)
     dtype = utils.cast_to_single_precision(zeros, host_data=True).dtype
-    # A copy: some environments change what they have returned.
+    # A copy, since some environments reuse the array that they return.
     return (
       types.ArraySpec(tuple(space.shape), dtype),
       lambda x: np.array(x, dtype),
@@ -248,7 +248,7 @@ def _encoder(
 
 
 def _one_hots(sizes: Any, start: Any) -> tuple[Any, _Encode]:
-  """Whole numbers as one-hot vectors, one after the other."""
+  """Returns the spec and encoder of integers as concatenated one-hots."""
   offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) - start
   total = int(np.sum(sizes))
 

@@ -3,7 +3,7 @@
   env = registry.get_environment('gymnax:Breakout-MinAtar', batch_size=8)
 
 They are pure functions, so acting in them is compiled together with learning.
-Time limits (truncation) end an episode like everything that ends one.
+Truncation by a time limit is treated like termination.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from disco_rl.environments import base
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
-  """The environment's own parameters, those that are single numbers."""
+  """Makes the default settings: all parameters that are single numbers."""
   _, params = _make(name)
   numbers = {
     field.name: getattr(params, field.name)
@@ -36,7 +36,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
 def build(
   name: str, batch_size: int, settings: config_dict.ConfigDict
 ) -> base.Environment:
-  """Builds B streams.
+  """Builds B streams of an environment.
 
   Args:
     name: an id of `gymnax.registered_envs`, with discrete actions.
@@ -59,7 +59,7 @@ def build(
 
 
 class GymnaxEnvironment(base.Environment):
-  """B streams of a gymnax environment, which resets itself as ours do."""
+  """B streams of a gymnax environment, which resets automatically."""
 
   is_jittable = True
 
@@ -67,10 +67,10 @@ class GymnaxEnvironment(base.Environment):
     """Wraps an environment.
 
     Args:
-      env: with the interface of `gymnax.environments.environment.Environment`.
+      env: a `gymnax.environments.environment.Environment`.
       params: its parameters.
       batch_size: B.
-      name: for messages.
+      name: its name in messages.
     """
     super().__init__(batch_size)
     space = env.action_space(params)
@@ -88,18 +88,18 @@ class GymnaxEnvironment(base.Environment):
       self._num_classes = int(observation_space.n)
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """`{'observation': ...}`, though timesteps carry the bare observation."""
+    """Returns `{'observation': spec}`; timesteps have the bare observation."""
     _, timestep = jax.eval_shape(self._reset_stream, jax.random.PRNGKey(0))
     return {'observation': timestep.observation}
 
   def single_action_spec(self) -> types.ActionSpec:
-    """Actions 0..n-1."""
+    """Returns the spec of actions 0..n-1."""
     return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
 
   def reset(
     self, rng_key: chex.PRNGKey
   ) -> tuple[Any, types.EnvironmentTimestep]:
-    """Starts every stream anew; `rng_key` is split into one per stream."""
+    """Resets every stream; `rng_key` is split into one key per stream."""
     keys = jax.random.split(rng_key, self.batch_size)
     return jax.vmap(self._reset_stream)(keys)
 
