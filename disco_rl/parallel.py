@@ -84,11 +84,6 @@ class Placement:
     grid = np.asarray(self.devices).reshape(num_lane_shards, -1)
     self._mesh = jax.sharding.Mesh(grid, (_LANES, _BATCH))
 
-  @property
-  def is_writer(self) -> bool:
-    """Whether this process writes the results of all processes."""
-    return jax.process_index() == 0
-
   def compile(
     self,
     function: Callable[..., Any],

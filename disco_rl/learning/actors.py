@@ -181,7 +181,7 @@ class HostActor(_Actor):
     """Initialises the actor; the first rollout compiles."""
     super().__init__(policy, env, outputs)
     self._step = jax.jit(self._act_and_collect, donate_argnums=4)
-    self._make_empty: Any = None
+    self._make_empty = jax.jit(self._empty, static_argnums=2)
 
   def with_env(self, env: base.Environment) -> 'HostActor':
     """Returns an actor in another environment that shares compiled programs."""
@@ -209,7 +209,8 @@ class HostActor(_Actor):
     env_state, timestep, net_state = state
     first_state = jax.tree.map(lambda x: x[None], net_state)
     keys = np.asarray(step_keys)
-    rollout = self._empty(params, state, len(keys))
+    visible = state._replace(env_state=None)
+    rollout = self._make_empty(params, visible, len(keys))
     for t, rng in enumerate(keys):
       rollout, actions, net_state = self._step(
         params, rng, timestep, net_state, rollout, t
@@ -249,15 +250,8 @@ class HostActor(_Actor):
     self, params: types.AgentParams, state: ActorState, num_steps: int
   ) -> types.ActorRollout:
     """Makes the arrays that a rollout is collected in."""
-    if self._make_empty is None:
-      spec = self.rollout_spec(params, state, 1).replace(states=None)
-      self._make_empty = jax.jit(
-        lambda num_steps: jax.tree.map(
-          lambda x: jnp.zeros((num_steps, *x.shape[1:]), x.dtype), spec
-        ),
-        static_argnums=0,
-      )
-    return self._make_empty(num_steps)
+    spec = self.rollout_spec(params, state, num_steps).replace(states=None)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), spec)
 
   def _act_and_collect(
     self,
