@@ -177,8 +177,8 @@ def meta_training(
     of the environment (`env`, `net`, `critic_net`), and single ones.
   """
   objects = env_objects or {}
-  envs = _environments(request['env'], '--env', objects)
-  eval_envs = _environments(request['eval_env'], '--eval-env', objects)
+  envs = _environments(request['env'], objects)
+  eval_envs = _environments(request['eval_env'], objects)
   if eval_envs and not request['eval_every']:
     raise ValueError('--eval-env says where; say when, too, by --eval-every')
   networks_by_env, critics_by_env = {}, {}
@@ -368,13 +368,13 @@ def _seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _environments(
-  names: list[str], option: str, objects: Mapping[str, Any]
+  names: list[str], objects: Mapping[str, Any]
 ) -> dict[str, Any]:
   """Returns environments by name, with their settings."""
   envs: dict[str, Any] = {}
   for name in names:
     if name in envs:
-      raise ValueError(f'{option} {name} is given twice')
+      raise ValueError(f'the environment {name} is given twice')
     envs[name] = {} if name in objects else meta_lib.get_env_settings(name)
   return envs
 

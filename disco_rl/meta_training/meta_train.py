@@ -127,6 +127,10 @@ def meta_train(
   if rule is not None and meta_optimizer is not None:
     # The default of a trained rule is that of the optimiser it replaces.
     changes['meta.learning_rate'] = config_lib.Config.learning_rate
+  weights = None
+  if config is not None:
+    own, weights = _settings_of(config)
+    changes |= own
   changes |= settings or {}
   request = dict(
     init=rule.name if rule else resolve.RANDOM,
@@ -140,7 +144,7 @@ def meta_train(
     env_fns=env_fns,
     agent_settings=agent_settings,
     critic=critic,
-    config=config,
+    weights=weights,
     regularizer=regularizer,
     agent_optimizer=agent_optimizer,
     meta_optimizer=meta_optimizer,
@@ -149,8 +153,7 @@ def meta_train(
   plan = run_lib.Plan(request, rule, objects)
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
     assert isinstance(run.trainable, training.Training)
-    trainable: Any = run.trainable
-    first_eta = jax.device_get(trainable.initial_eta())
+    first_eta = jax.device_get(run.trainable.initial_eta())
     outcome = run.execute()
     if outcome.error is not None:
       raise outcome.error
@@ -166,6 +169,29 @@ def meta_train(
     agent_settings=trained_with,
     rows=run.rows,
   )
+
+
+def _settings_of(
+  config: config_lib.Config,
+) -> tuple[dict[str, Any], Mapping[str, float] | None]:
+  """Returns the settings that a config stands for.
+
+  Args:
+    config: sizes and weights.
+
+  Returns:
+    Path of a setting to its value; and the weights of the meta-loss if they are
+    of a rule's own terms, which are no settings.
+  """
+  values = dataclasses.asdict(config)
+  weights = values.pop('weights')
+  batching = values.pop('batching')
+  own = {f'meta.{name}': value for name, value in values.items()}
+  own |= {f'batching.{name}': value for name, value in batching.items()}
+  if not isinstance(config.weights, config_lib.MetaLossWeights):
+    return own, weights
+  own |= {f'meta.weights.{name}': value for name, value in weights.items()}
+  return own, None
 
 
 def _initial_rule(

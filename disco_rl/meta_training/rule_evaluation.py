@@ -42,13 +42,19 @@ class RuleEvaluation:
   Programs are compiled in the first evaluation and reused.
   """
 
-  def __init__(self, settings: config_dict.ConfigDict):
+  def __init__(
+    self,
+    settings: config_dict.ConfigDict,
+    env_fns: Mapping[str, registry.EnvironmentFn] | None = None,
+  ):
     """Builds the agents.
 
     Args:
       settings: settings of the run, see `resolve.meta_training`.
+      env_fns: environments that are not in the registry, by name.
     """
     self._settings = settings
+    self._env_fns = env_fns or {}
     self._envs = dict(settings.eval.env or settings.env)
     self._populations = {}
     baseline = settings.eval.baseline
@@ -108,7 +114,7 @@ class RuleEvaluation:
     self, env: str, agent_settings: config_dict.ConfigDict
   ) -> population_lib.Population:
     return population_lib.Population(
-      registry.environment_fn(env, **self._envs[env]),
+      self._env_fns.get(env) or registry.environment_fn(env, **self._envs[env]),
       agent_settings,
       resolve.make_batching(self._settings.eval.batching, 'eval.batching'),
       seeds=range(self._settings.eval.num_seeds),

@@ -11,7 +11,6 @@ import optax
 
 from disco_rl import parallel
 from disco_rl import types
-from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -41,7 +40,8 @@ class Objects:
     agent_settings: settings of all agents, instead of those of the rule and the
       environments.
     critic: settings of the agents' critics, instead of the default.
-    config: sizes and weights, instead of the settings.
+    weights: weights of the meta-loss by names of the rule's own terms, instead
+      of the settings.
     regularizer: a further term of the meta-loss, see `trainer.Trainer`.
     agent_optimizer: optimiser of the agents' parameters, see `Agent`.
     meta_optimizer: optimiser of η, see `trainer.Trainer`.
@@ -53,7 +53,7 @@ class Objects:
   )
   agent_settings: config_dict.ConfigDict | None = None
   critic: types.ValueFnConfig | None = None
-  config: config_lib.Config | None = None
+  weights: Mapping[str, float] | None = None
   regularizer: meta_loss.Regularizer | None = None
   agent_optimizer: optax.GradientTransformation | None = None
   meta_optimizer: optax.GradientTransformation | None = None
@@ -150,9 +150,12 @@ class Plan(plan_lib.Plan):
     devices = objects.devices
     if devices is None and settings.devices:
       devices = parallel.first_devices(settings.devices)
+    config = resolve.meta_config(settings)
+    if objects.weights is not None:
+      config = dataclasses.replace(config, weights=objects.weights)
     return trainer_lib.Trainer(
       all_groups,
-      objects.config or resolve.meta_config(settings),
+      config,
       placement=parallel.Placement(
         devices,
         num_lane_shards=settings.lane_shards,
@@ -215,10 +218,14 @@ class Plan(plan_lib.Plan):
     return training.describe_rows(rows)
 
   def check(self, trainable: Any = None, state: Any = None) -> None:
-    """Builds the agents of evaluations, if `eval.every` is set."""
-    del trainable, state
+    """Checks η, and builds the agents of evaluations if there are any."""
+    del trainable
+    if state is not None:
+      file_format.check_savable(state.eta, 'the parameters of the rule')
     if self.settings.eval.every and self._evaluation is None:
-      self._evaluation = rule_evaluation.RuleEvaluation(self.settings)
+      self._evaluation = rule_evaluation.RuleEvaluation(
+        self.settings, self._objects.env_fns
+      )
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""

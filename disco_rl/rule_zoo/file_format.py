@@ -86,9 +86,7 @@ def save(
   if path.suffix != '.npz':
     raise RuleFileError(f'a rule is saved as .npz, got {path}')
   where = f'cannot save {path}'
-  flat: dict[str, Any] = {
-    k: _as_float32(k, x, where) for k, x in _flatten(params, where).items()
-  }
+  flat: dict[str, Any] = check_savable(params, where)
   try:
     comment = json.dumps(dict(metadata)).encode() if metadata else b''
   except TypeError as error:
@@ -103,6 +101,22 @@ def save(
     np.savez(file, **flat)
     with zipfile.ZipFile(file, 'a') as archive:
       archive.comment = comment
+
+
+def check_savable(params: types.MetaParams, where: str) -> dict[str, Any]:
+  """Checks that parameters can be saved.
+
+  Args:
+    params: should be `{module: {name: array}}`, all finite.
+    where: the beginning of an error message.
+
+  Returns:
+    The parameters by their keys in a file, as float32.
+  """
+  return {
+    key: _as_float32(key, value, where)
+    for key, value in _flatten(params, where).items()
+  }
 
 
 def check_like(

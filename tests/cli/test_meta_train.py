@@ -340,55 +340,6 @@ def test_names_with_dots_and_the_settings_of_a_rule(tmp_path, capsys):
   assert origins[f'eval.env.{name}.num_workers'] == '--set'
 
 
-def test_only_agents_that_ended_an_episode_count():
-  assert rule_evaluation.mean_return([1.0, float('nan'), 2.0]) == 1.5
-  assert np.isnan(rule_evaluation.mean_return([float('nan')]))
-
-
-@pytest.mark.parametrize(
-  ('value', 'initial', 'baseline', 'score'),
-  [
-    (0.5, -0.5, 1.5, 0.5),
-    (1.5, -0.5, 1.5, 1.0),
-    (1.0, 0.5, -0.5, 0.5),  # A baseline that is worse does not turn it round.
-    (10.5, 10.0, 10.1, 0.5 / 1.01),  # Near each other: a tenth of the larger.
-    (3.0, 0.0, 0.0, 3.0),
-    (3.0, 2.0, np.nan, 5.0),
-    (3.0, np.nan, 2.0, 5.0),
-    (3.0, np.nan, np.nan, 3.0),
-  ],
-)
-def test_scores_are_normalized(value, initial, baseline, score):
-  actual = rule_evaluation.normalized_score(value, initial, baseline)
-  np.testing.assert_allclose(actual, score, 1e-6)
-
-
-def _write(path, returns, **more):
-  rows = [
-    dict(iteration=i, seed=0, **{**more, 'final_return': value})
-    for i, value in returns.items()
-  ]
-  path.unlink(missing_ok=True)
-  metrics.append_csv(path, rows)
-
-
-def test_no_environment_outweighs_another(tmp_path):
-  """By plain averages the large returns would decide."""
-  nan = float('nan')
-  _write(tmp_path / 'evaluations_small.csv', {0: 0.0, 1: 1.0, 2: 0.1})
-  _write(tmp_path / 'baseline_small.csv', {0: 1.0})
-  _write(tmp_path / 'evaluations_gym_large.csv', {0: 10.0, 1: 50.0, 2: 90.0})
-  _write(tmp_path / 'baseline_gym_large.csv', {0: 110.0})
-  _write(tmp_path / 'evaluations_never.csv', {0: nan, 1: nan, 2: nan})
-  scores = rule_evaluation.scores(tmp_path, ['small', 'gym:large', 'never'])
-  wanted = {0: 0.0, 1: (1.0 + 0.4) / 2, 2: (0.1 + 0.8) / 2}
-  assert scores == pytest.approx(wanted)
-  # Who ended no episode where others did has no score.
-  _write(tmp_path / 'evaluations_never.csv', {0: 1.0, 1: nan, 2: 1.0})
-  scores = rule_evaluation.scores(tmp_path, ['small', 'gym:large', 'never'])
-  assert scores.keys() == {0, 2}
-
-
 def test_a_rule_of_ones_own_is_trained_further(tmp_path, capsys, own_rule):
   first, second = tmp_path / 'first', tmp_path / 'second'
   command = ('--steps=2', own_rule, '--set=meta.num_inner_updates=1')

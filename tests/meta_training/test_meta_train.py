@@ -1,6 +1,8 @@
 """Meta-training in one call: what it writes, resumes and refuses."""
 
+import dataclasses
 import json
+import types
 
 import jax
 import numpy as np
@@ -10,12 +12,15 @@ import pytest
 import disco_rl
 from disco_rl.cli import main
 from disco_rl.config import meta_training as config_lib
+from disco_rl.config import resolve
 from disco_rl.environments import registry as environments
+from disco_rl.meta_training import meta_train
 from disco_rl.meta_training import run as run_lib
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 from tests.support import runs
+from tests.support import small_meta
 
 TINY = {
   'batching.batch_size': 3,
@@ -60,8 +65,14 @@ def test_a_folder_is_that_of_the_command_and_is_resumed_bit_exact(
   result = train(whole, 5)
   runs.check_same_files(whole, command)
   configs = [run_folder.read_config(path) for path in (whole, command)]
-  for name in ('settings', 'origins', 'rule_settings', 'format', 'command'):
+  for name in ('settings', 'rule_settings', 'format', 'command'):
     assert configs[0][name] == configs[1][name]
+  origins = configs[0]['origins']
+  assert set(origins.values()) == {'rule first', 'settings'}
+  assert configs[1]['origins'] == {
+    path: '--set' if origin == 'settings' else origin
+    for path, origin in origins.items()
+  }
   assert configs[0]['is_by_name'] and result.path == whole / 'rule.npz'
   saved = disco_rl.load_rule(whole)
   assert saved.kind == result.kind == 'entropy_cost'
@@ -202,3 +213,42 @@ def test_a_run_is_not_resumed_with_other_settings(own_rule, tmp_path):
   run_folder.RunFolder.reopen(tmp_path).close()
   with pytest.raises(run_folder.RunFolderError, match='already holds a run'):
     disco_rl.meta_train('catch', agent_settings=settings, out=tmp_path)
+
+
+def test_a_config_is_recorded_as_settings():
+  config = small_meta.config(
+    num_inner_updates=4, learning_rate=0.3, lifetimes=(8,), rollout_length=5
+  )
+  values, weights = meta_train._settings_of(config)
+  assert weights is None
+  plan = run_lib.Plan(dict(settings=values))
+  assert resolve.meta_config(plan.settings) == config
+  assert plan.config['settings']['meta']['learning_rate'] == 0.3
+  own = dict(entropy=1.0)
+  values, weights = meta_train._settings_of(
+    dataclasses.replace(config, weights=own)
+  )
+  assert weights == own
+  assert not any(path.startswith('meta.weights') for path in values)
+
+
+def test_parameters_that_cannot_be_saved_are_refused_first(own_rule, tmp_path):
+  objects = run_lib.Objects(agent_settings=own_rule['agent_settings'])
+  plan = run_lib.Plan({}, objects=objects)
+  state = types.SimpleNamespace(eta=(1.0, 2.0))
+  with pytest.raises(ValueError, match='must be parameters'):
+    plan.check(state=state)
+  assert not list(tmp_path.iterdir())
+
+
+def test_environments_without_a_name_are_evaluated_too(own_rule):
+  env_fns = dict(tiny=environments.environment_fn('catch', rows=4, columns=3))
+  objects = run_lib.Objects(
+    env_fns=env_fns, agent_settings=own_rule['agent_settings']
+  )
+  plan = run_lib.Plan(
+    dict(env=['tiny'], settings={'eval.every': 1}), objects=objects
+  )
+  plan.check()
+  assert plan._evaluation is not None
+  plan._evaluation.close()

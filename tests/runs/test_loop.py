@@ -7,38 +7,7 @@ from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import progress
 from disco_rl.runs import sinks as sinks_lib
-
-
-class Counter:
-  """Counts in pieces of three; diverges after the step `diverges_at`."""
-
-  def __init__(self, diverges_at=None):
-    self.diverges_at = diverges_at
-
-  def init(self):
-    return dict(step=0)
-
-  def done(self, state):
-    return state['step']
-
-  def advance(self, state, total):
-    step = min(state['step'] + 3, total)
-    rows = [dict(iteration=step, seed=seed, value=0.5) for seed in (0, 1)]
-    if self.diverges_at is not None and step > self.diverges_at:
-      raise loop.DivergenceError('too large', dict(step=self.diverges_at), rows)
-    return dict(step=step), rows
-
-  def to_checkpoint(self, state):
-    return state
-
-  def checkpoint_like(self):
-    return self.init()
-
-  def from_checkpoint(self, saved):
-    return saved
-
-  def close(self):
-    pass
+from tests.support import counter
 
 
 class Recorder:
@@ -68,7 +37,11 @@ class Recorder:
 def test_a_finished_run():
   rows, hook = [], Recorder()
   outcome = loop.run(
-    Counter(), dict(step=0), 7, sinks=[sinks_lib.Rows(rows)], hooks=[hook]
+    counter.Counter(),
+    dict(step=0),
+    7,
+    sinks=[sinks_lib.Rows(rows)],
+    hooks=[hook],
   )
   assert outcome.reason is loop.Reason.FINISHED and outcome.error is None
   assert outcome.done == 7 and outcome.state == dict(step=7)
@@ -88,7 +61,11 @@ def test_an_interrupted_run_ends_after_the_work_in_hand():
   asked = iter([False, False, True])
   hook = Recorder()
   outcome = loop.run(
-    Counter(), dict(step=0), 99, hooks=[hook], should_stop=lambda: next(asked)
+    counter.Counter(),
+    dict(step=0),
+    99,
+    hooks=[hook],
+    should_stop=lambda: next(asked),
   )
   assert outcome.reason is loop.Reason.INTERRUPTED and outcome.error is None
   assert outcome.done == 6 and outcome.state == dict(step=6)
@@ -96,7 +73,7 @@ def test_an_interrupted_run_ends_after_the_work_in_hand():
   # Nothing is left to be interrupted.
   asked = iter([False, True])
   outcome = loop.run(
-    Counter(), dict(step=0), 3, should_stop=lambda: next(asked)
+    counter.Counter(), dict(step=0), 3, should_stop=lambda: next(asked)
   )
   assert outcome.reason is loop.Reason.FINISHED
 
@@ -104,7 +81,7 @@ def test_an_interrupted_run_ends_after_the_work_in_hand():
 def test_a_diverged_run_ends_with_its_last_finite_state():
   rows, hook = [], Recorder()
   outcome = loop.run(
-    Counter(diverges_at=5),
+    counter.Counter(diverges_at=5),
     dict(step=0),
     9,
     sinks=[sinks_lib.Rows(rows)],
@@ -122,7 +99,11 @@ def test_a_run_that_is_done_already_does_nothing_more():
   """Hooks are told all the same: a checkpoint may be missing."""
   hook, rows = Recorder(), []
   outcome = loop.run(
-    Counter(), dict(step=7), 7, sinks=[sinks_lib.Rows(rows)], hooks=[hook]
+    counter.Counter(),
+    dict(step=7),
+    7,
+    sinks=[sinks_lib.Rows(rows)],
+    hooks=[hook],
   )
   assert outcome.reason is loop.Reason.FINISHED and not rows
   assert hook.told == [('start', 7), ('advanced', 7, True), 'closed']
@@ -130,14 +111,14 @@ def test_a_run_that_is_done_already_does_nothing_more():
 
 def test_sinks_come_before_hooks():
   both = Recorder()
-  loop.run(Counter(), dict(step=0), 3, sinks=[both], hooks=[both])
+  loop.run(counter.Counter(), dict(step=0), 3, sinks=[both], hooks=[both])
   assert both.told[:3] == [('start', 0), ('rows', 3), ('advanced', 3, True)]
 
 
 def test_sinks_and_hooks_are_closed_after_an_error():
   sink, hook = Recorder(), Recorder(fails_at=6)
   with pytest.raises(OSError, match='the disk is full'):
-    loop.run(Counter(), dict(step=0), 9, sinks=[sink], hooks=[hook])
+    loop.run(counter.Counter(), dict(step=0), 9, sinks=[sink], hooks=[hook])
   assert sink.told == [('rows', 3), ('rows', 6), 'closed']
   assert hook.told == [('start', 0), ('advanced', 3, False), 'closed']
 
@@ -147,7 +128,7 @@ def test_all_sinks_get_all_rows(tmp_path, capsys):
   bar = progress.Progress(7)
   path = tmp_path / 'metrics.csv'
   loop.run(
-    Counter(),
+    counter.Counter(),
     dict(step=0),
     7,
     sinks=[
@@ -170,5 +151,5 @@ def test_a_run_in_two_parts_is_the_same_run(tmp_path):
       hook = hooks_lib.Periodic(
         3, lambda done, _, seen=seen: seen.append(done), at_start=True
       )
-      loop.run(Counter(), dict(step=first), last, hooks=[hook])
+      loop.run(counter.Counter(), dict(step=first), last, hooks=[hook])
   assert parts == whole == [0, 3, 6, 9]

@@ -8,34 +8,7 @@ from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
-
-
-class Counter:
-  """Counts; a `loop.Trainable`."""
-
-  is_open = True
-
-  def init(self):
-    return dict(step=0)
-
-  def done(self, state):
-    return state['step']
-
-  def advance(self, state, total):
-    step = state['step'] + 1
-    return dict(step=step), [dict(iteration=step, seed=0, value=0.5 * step)]
-
-  def to_checkpoint(self, state):
-    return state
-
-  def checkpoint_like(self):
-    return self.init()
-
-  def from_checkpoint(self, saved):
-    return saved
-
-  def close(self):
-    self.is_open = False
+from tests.support import counter
 
 
 class Settings(dict):
@@ -58,7 +31,7 @@ class Plan(plan_lib.Plan):
     self.made = []
 
   def make_trainable(self):
-    self.made.append(Counter())
+    self.made.append(counter.Counter(size=1, seeds=(0,)))
     return self.made[-1]
 
   def make_hooks(self, trainable, rows, folder, before_print):
