@@ -13,7 +13,7 @@ INSTALL := -m pip install --quiet
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
-	  --set experiment.batch_size=16 --set experiment.replay_ratio=2
+	  --set batching.batch_size=16 --set batching.num_envs=8
 
 test: lint
 	$(BIN)/python -m pytest $(WORKERS) --durations 10

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import units
-from disco_rl import evaluation
-from disco_rl import experiment
-from disco_rl import huge_pages
-from disco_rl import population as population_lib
-from disco_rl import rule_choice
+from disco_rl.cli import huge_pages
+from disco_rl.config import batching as batching_lib
+from disco_rl.config import resolve
 from disco_rl.environments import base
 from disco_rl.environments import registry
+from disco_rl.evaluation import population as population_lib
+from disco_rl.rule_zoo import rule as rule_lib
 
 
 def steps_per_second(env: base.Environment, num_steps: int) -> float:
@@ -81,21 +81,20 @@ def benchmark_overlap(
   name: str, rule: str, num_iterations: int, **sizes: Any
 ) -> list[dict[str, Any]]:
   """Training iterations per second, with and without overlap."""
-  choice = rule_choice.load_rule(rule)
+  loaded = rule_lib.load_rule(rule)
+  batching = batching_lib.Batching(**sizes)
   rows = []
   for overlap in (False, True):
-    settings = evaluation.default_agent_settings(
-      choice.kind, name, choice.settings
-    )
     population = population_lib.Population(
       registry.environment_fn(name),
-      settings,
-      experiment.Config(overlap_acting=overlap, **sizes),
+      resolve.agent_settings(loaded, name),
+      batching,
       devices=jax.devices()[:1],
+      overlap_acting=overlap,
     )
-    eta = choice.eta or {}
+    eta = loaded.eta or {}
     state = population.init()
-    warm_up = population.config.num_warm_up + 2
+    warm_up = batching.num_warm_up + 2
     state, _ = population.run(eta, state, warm_up)
     start = time.perf_counter()
     state, _ = population.run(eta, state, num_iterations)
@@ -107,9 +106,7 @@ def benchmark_overlap(
         rule=rule,
         overlap=overlap,
         iterations_per_second=num_iterations / seconds,
-        env_steps_per_second=(
-          num_iterations * population.config.env_steps / seconds
-        ),
+        env_steps_per_second=(num_iterations * batching.env_steps / seconds),
       )
     )
   return rows
@@ -126,7 +123,7 @@ def main() -> None:
   parser.add_argument('--streams', type=int, default=32)
   parser.add_argument('--steps', type=int, default=1000)
   parser.add_argument('--iterations', type=int, default=40)
-  parser.add_argument('--replay-ratio', type=int, default=32)
+  parser.add_argument('--num-envs', type=int, default=2)
   parser.add_argument('--batch-size', type=int, default=64)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
@@ -137,7 +134,7 @@ def main() -> None:
         name,
         arguments.rule,
         arguments.iterations,
-        replay_ratio=arguments.replay_ratio,
+        num_envs=arguments.num_envs,
         batch_size=arguments.batch_size,
       )
     else:

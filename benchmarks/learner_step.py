@@ -17,9 +17,9 @@ import numpy as np
 
 from benchmarks import units
 from disco_rl import agent
-from disco_rl import huge_pages
-from disco_rl import rule_params
 from disco_rl import types
+from disco_rl.cli import huge_pages
+from disco_rl.rule_zoo import file_format
 
 
 def random_rollout(
@@ -68,7 +68,7 @@ def benchmark(
   if rule is None:
     eta, _ = an_agent.update_rule.init_params(rng)
   else:
-    eta = rule_params.load(rule)
+    eta = file_format.load(rule)
   state = an_agent.initial_learner_state(rng)
   rollout = random_rollout(rng, 29, 64, num_actions)
 

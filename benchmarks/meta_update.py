@@ -18,18 +18,19 @@ import jax
 import numpy as np
 
 from benchmarks import units
-from disco_rl import huge_pages
+from disco_rl import parallel
+from disco_rl.cli import huge_pages
+from disco_rl.config import agents
+from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import registry
-from disco_rl.meta_training import config as config_lib
-from disco_rl.meta_training import settings as settings_lib
 from disco_rl.meta_training import trainer as trainer_lib
 
 _MODES: dict[str, dict[str, Any]] = {
   'default': {},
-  'plain': dict(num_kept_updates=None),
-  'least_memory': dict(num_kept_updates=0),
+  'plain': dict(rematerialize_all_but=None),
+  'least_memory': dict(rematerialize_all_but=0),
   'least_memory_reverse': dict(
-    num_kept_updates=0, meta_gradient_mode='reverse'
+    rematerialize_all_but=0, meta_gradient_mode='reverse'
   ),
 }
 
@@ -50,17 +51,17 @@ class _Program:
     **changes: Any,
   ):
     """Compiles it; arguments as of `benchmark`."""
+    settings = config_lib.get_agent_settings()
+    with settings.unlocked():
+      settings.value_fn = agents.get_settings_critic()
     group = trainer_lib.Group(
-      registry.environment_fn('catch', rows=5, columns=5),
-      settings_lib.get_agent_settings(),
-      num_agents,
+      registry.environment_fn('catch', rows=5, columns=5), settings, num_agents
     )
     config = config_lib.Config(
       num_inner_updates=num_inner_updates, **{**_MODES[mode], **changes}
     )
-    trainer = trainer_lib.Trainer(
-      [group], config, devices=jax.devices()[:num_devices]
-    )
+    placement = parallel.Placement(jax.devices()[:num_devices])
+    trainer = trainer_lib.Trainer([group], config, placement=placement)
     self._rng = jax.random.PRNGKey(0)
     self._state = trainer.init(self._rng, trainer.init_params(self._rng))
     start = time.perf_counter()
@@ -104,7 +105,7 @@ def benchmark(
     modes: keys of `_MODES`. They take turns, so that whatever else the machine
       does slows them alike.
     num_rounds: how many meta-updates of each to measure.
-    num_devices: over which the environments are spread.
+    num_devices: over which the environments are sharded.
     **changes: what else to change of the config.
 
   Returns:
@@ -152,10 +153,10 @@ def main() -> None:
   if arguments.devices > 1:
     jax.config.update('jax_num_cpu_devices', arguments.devices)
   results = []
-  for agents in arguments.agents:
+  for num_agents in arguments.agents:
     for inner in arguments.inner:
       results += benchmark(
-        agents, inner, arguments.modes, arguments.rounds, arguments.devices
+        num_agents, inner, arguments.modes, arguments.rounds, arguments.devices
       )
   units.report(results, arguments.json)
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks import units
 from disco_rl import agent
-from disco_rl import experiment
-from disco_rl import huge_pages
-from disco_rl import population as population_lib
-from disco_rl import rule_params
+from disco_rl.cli import huge_pages
+from disco_rl.config import batching as batching_lib
 from disco_rl.environments import registry
+from disco_rl.evaluation import population as population_lib
+from disco_rl.rule_zoo import file_format
 
 
 def benchmark(
@@ -37,24 +37,24 @@ def benchmark(
     Units and milliseconds of an iteration of one agent (medians), seconds until
     the first chunk was done, and the process's peak memory.
   """
-  config = experiment.Config()
+  batching = batching_lib.Batching()
   population = population_lib.Population(
     registry.environment_fn('catch'),
     agent.get_settings_disco(),
-    config,
+    batching,
     seeds=range(num_seeds),
   )
   if rule is None:
     init_params = population.agent.update_rule.init_params
     eta, _ = init_params(jax.random.PRNGKey(0))
   else:
-    eta = rule_params.load(rule)
+    eta = file_format.load(rule)
   state = population.init()
   start = time.perf_counter()
   state, _ = population.run(eta, state, chunk)
   first_chunk_seconds = time.perf_counter() - start
   # Learning begins when the replay holds a batch.
-  while int(state.iteration) < config.num_warm_up:
+  while int(state.iteration) < batching.num_warm_up:
     state, _ = population.run(eta, state, chunk)
 
   unit = units.make_unit()

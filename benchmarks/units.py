@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from disco_rl import files
+from disco_rl.runs import files
 
 UNIT_GFLOP = 24.3
 _PRODUCT_SIZE = 2048

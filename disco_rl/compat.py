@@ -1,6 +1,6 @@
-"""One name for what old and new versions of JAX and Optax call differently.
+"""Wraps functions whose names differ between versions of JAX and Optax.
 
-Each function takes the new name where there is one. The oldest versions that
+Each wrapper calls the new function if there is one. The oldest versions that
 the tests pass with are in `constraints/oldest.txt`.
 """
 
@@ -24,13 +24,13 @@ def shard_map(
   """Maps a function over the shards of its arguments.
 
   JAX does not check which results are the same on all devices, and does not sum
-  gradients by itself: functions average over devices by hand.
+  gradients: `function` must average over devices itself.
 
   Args:
-    function: of one shard.
+    function: takes one shard of each argument.
     mesh: the devices.
-    in_specs: how arguments are spread.
-    out_specs: how results are.
+    in_specs: how the arguments are sharded.
+    out_specs: how the results are sharded.
 
   Returns:
     A function of whole arrays.

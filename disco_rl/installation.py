@@ -1,7 +1,7 @@
-"""Commands that install optional dependencies, for messages.
+"""Makes the commands that install optional dependencies, for error messages.
 
-On the package index, the name `disco_rl` belongs to an unrelated library: a
-message must never send anybody there.
+On the package index, the name `disco_rl` belongs to an unrelated library, so
+messages must never suggest installing it from there.
 """
 
 import importlib.metadata
@@ -18,11 +18,11 @@ def install_hint(extra: str) -> str:
   """Makes the command that installs the packages of an extra.
 
   Args:
-    extra: one of those in `pyproject.toml`, e.g. `'gym'`.
+    extra: name of an extra in `pyproject.toml`, e.g. `'gym'`.
 
   Returns:
-    A command for a shell: it names the source checkout that the package runs
-    from, or else the packages themselves.
+    A shell command. It installs the source checkout in use, if there is one,
+    and otherwise the packages of the extra.
   """
   root = pathlib.Path(__file__).resolve().parents[1]
   if _is_checkout(root):
@@ -30,12 +30,12 @@ def install_hint(extra: str) -> str:
   packages = _packages(extra)
   if packages:
     return shlex.join(['pip', 'install', *packages])
-  # A copy of the sources alone: only a checkout knows the packages.
+  # Copied sources without metadata: the packages are not known.
   return f"pip install -e '.[{extra}]' (in a checkout of this library)"
 
 
 def _is_checkout(root: pathlib.Path) -> bool:
-  """Whether a folder is the source checkout of this library."""
+  """Returns whether a folder is the source checkout of this library."""
   try:
     project = tomllib.loads((root / 'pyproject.toml').read_text('utf-8'))
   except (OSError, ValueError):
@@ -44,7 +44,7 @@ def _is_checkout(root: pathlib.Path) -> bool:
 
 
 def _packages(extra: str) -> list[str]:
-  """The requirements of an extra, from the metadata of the installation."""
+  """Returns the requirements of an extra, from the installed metadata."""
   try:
     requirements = importlib.metadata.requires(DISTRIBUTION) or []
   except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Optimisers one can differentiate through."""
+"""Optimisers that meta-gradients can pass through."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ import optax
 
 from disco_rl import utils
 
-# The derivative of an update in the gradient it is made of.
+# Checkpoint name of the derivative of an update with respect to its gradient.
 SLOPE = 'optimizer_slope'
 
 
 def scale_by_adam_sg_denom(
   b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 ) -> optax.GradientTransformation:
-  """Adam scaling whose denominator carries no gradient.
+  """Scales updates as Adam does, with a denominator that carries no gradient.
 
   The update is `m̂ / (√stop(v̂) + ε)` with the usual bias-corrected moments
   (https://arxiv.org/abs/1412.6980). Meta-gradients flow through the numerator
@@ -57,20 +57,19 @@ def clipped_adam(
   max_abs_update: float,
   weight_decay: float = 0.0,
 ) -> optax.GradientTransformation:
-  """The optimiser of agents and critics.
+  """Makes the optimiser of agents and critics.
 
-  It is `scale_by_adam_sg_denom`, then an element-wise clip, then
-  `-learning_rate`, with the first two as one function: what the backward pass
-  through them needs is then one number per parameter, the slope, which has a
-  name. A `jax.checkpoint` that saves `SLOPE` need not compute the gradient
-  again.
+  It chains `scale_by_adam_sg_denom`, an element-wise clip and `-learning_rate`.
+  The first two are one function, whose backward pass needs one number per
+  parameter: the slope, with the checkpoint name `SLOPE`. A `jax.checkpoint`
+  that saves it need not recompute the gradient.
 
   Args:
-    learning_rate: step size, or a function from the number of updates to it.
+    learning_rate: step size, or a schedule.
     max_abs_update: element-wise bound on the scaled gradient, applied before
       the learning rate.
-    weight_decay: this times the parameters is added to what was clipped
-      (https://arxiv.org/abs/1711.05101).
+    weight_decay: coefficient of decoupled weight decay, which is added after
+      the clip (https://arxiv.org/abs/1711.05101).
 
   Returns:
     The optimiser, with the state of those transformations chained.
@@ -99,7 +98,7 @@ def clipped_adam(
       )
       (slope,) = pullback(jnp.ones_like(update))
       slope = ad_checkpoint.checkpoint_name(slope, SLOPE)
-      # Adds zero; its derivative is the slope's.
+      # Adds zero, whose derivative is the slope.
       return update + slope * (numerator - fixed)
 
     updates = jax.tree.map(step, numerators, denominators)
@@ -118,16 +117,17 @@ def learning_rate_schedule(
   warmup_updates: int = 0,
   total_updates: int = 0,
 ) -> optax.ScalarOrSchedule:
-  """The step size along an agent's life.
+  """Makes the learning-rate schedule of an agent.
 
   Args:
-    learning_rate: its highest value.
+    learning_rate: the highest value.
     schedule: `'constant'`, or `'cosine'` for a decay to zero.
-    warmup_updates: over which it rises from zero.
-    total_updates: after which a cosine is at zero; not used by the others.
+    warmup_updates: updates over which the learning rate rises from zero.
+    total_updates: updates after which a cosine schedule is at zero; not used by
+      a constant one.
 
   Returns:
-    A number where it never changes, else a function of the number of updates.
+    A number if it is constant, else a function of the number of updates.
   """
   utils.lookup(dict.fromkeys(SCHEDULES), schedule, 'schedule')
   if warmup_updates < 0:
@@ -150,7 +150,7 @@ def learning_rate_schedule(
 
 
 def get_settings() -> dict[str, Any]:
-  """The group `optimizer` of an agent's settings, as if it were not there."""
+  """Makes the default group `optimizer` of an agent's settings."""
   return dict(
     schedule='constant', warmup_updates=0, total_updates=0, weight_decay=0.0
   )
@@ -159,11 +159,11 @@ def get_settings() -> dict[str, Any]:
 def agent_optimizer(
   agent_settings: config_dict.ConfigDict,
 ) -> optax.GradientTransformation:
-  """The optimiser that an agent's settings describe.
+  """Makes the optimiser that an agent's settings describe.
 
   Args:
-    agent_settings: `learning_rate` and `max_abs_update`; and perhaps a group
-      `optimizer` with `weight_decay` and the arguments of
+    agent_settings: settings with `learning_rate` and `max_abs_update`, and
+      optionally a group `optimizer` with `weight_decay` and the arguments of
       `learning_rate_schedule`.
 
   Returns:
@@ -199,7 +199,7 @@ def _update_moments(
 def _corrected(
   state: optax.ScaleByAdamState, b1: float, b2: float, eps: float
 ) -> tuple[optax.Updates, optax.Updates]:
-  """`m̂`, and `√v̂ + ε` without gradient."""
+  """Returns `m̂`, and `√v̂ + ε` without gradient."""
   mu_correction = 1 - b1**state.count
   nu_correction = 1 - b2**state.count
   return (

@@ -1,11 +1,11 @@
-"""The vocabulary of the library: array aliases and the records passed around.
+"""Defines the type aliases and records that are used throughout the library.
 
-Shape symbols, used in every comment: `T` transitions (so a trajectory has
-`T + 1` steps), `B` batch, `A` discrete actions. Arrays are time-major.
+Shape symbols: `T` transitions (so a trajectory has `T + 1` steps), `B` batch,
+`A` discrete actions. Arrays are time-major.
 
 Experience records are registered as pytrees and behave as mappings. Treat them
-as values: nothing in the library assigns to their fields, and `.replace(...)`
-makes a changed copy.
+as immutable: nothing in the library assigns to their fields, and
+`.replace(...)` makes a changed copy.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ ActionSpec = dm_env_specs.BoundedArray
 Specs = Mapping[str, ArraySpec]
 SpecsTree = chex.ArrayTree  # A pytree whose leaves are `ArraySpec`s.
 
-MetaState = dict[str, Any]  # What a rule carries along an agent's life.
+MetaState = dict[str, Any]  # A rule's state, carried from update to update.
 UpdateRuleLog = dict[str, jax.Array]  # Scalars.
 LogDict = dict[str, Any]
 HaikuState = Any
@@ -53,20 +53,20 @@ SampleActionFn = Callable[[chex.PRNGKey, Array], Array]
 
 @dataclass_transform()
 def chex_dataclass(cls: type | None = None, /, **options: bool) -> Any:
-  """`chex.dataclass`, in a form that type checkers understand."""
+  """Makes a `chex.dataclass`, declared for type checkers."""
   return chex.dataclass(cls, **options)
 
 
 class Record:
-  """What `chex.dataclass` adds to a class, spelled out for type checkers."""
+  """Declares what `chex.dataclass` adds to a class, for type checkers."""
 
   if TYPE_CHECKING:
 
     def replace(self, **changes: Any) -> Self:
-      """A copy with some fields changed."""
+      """Returns a copy with some fields changed."""
 
     def keys(self) -> Iterable[str]:
-      """The names of the fields."""
+      """Returns the names of the fields."""
 
     def __getitem__(self, name: str) -> Any: ...
 
@@ -75,7 +75,7 @@ class Record:
 
 @chex_dataclass
 class ValueFnConfig(Record):
-  """Settings of the meta-training critic, `value_fns.value_fn.ValueFunction`.
+  """Settings of a critic, see `value_fns.value_fn.ValueFunction`.
 
   Attributes:
     net: network name, see `networks.nets.get_network`.
@@ -86,7 +86,7 @@ class ValueFnConfig(Record):
     td_lambda: λ of V-trace.
     outer_value_cost: weight of the value loss.
     ema_decay: decay of the advantage and TD moving averages.
-    ema_eps: added to the standard deviation those averages divide by.
+    ema_eps: added to the standard deviations when normalising.
   """
 
   net: str
@@ -111,7 +111,7 @@ class EmaState(Record):
 
 @chex_dataclass
 class ValueState(Record):
-  """What the critic carries from one update to the next."""
+  """The critic's state, carried from one update to the next."""
 
   params: AgentParams
   state: HaikuState
@@ -122,7 +122,7 @@ class ValueState(Record):
 
 @chex_dataclass
 class TransformConfig(Record):
-  """One input of the meta-network: where it is read, what is done to it.
+  """One input of the meta-network: its source and its transforms.
 
   Attributes:
     source: path into `UpdateRuleInputs`, e.g. `'agent_out/logits'`.
@@ -143,15 +143,15 @@ class MetaNetInputOption(Record):
 
 @chex_dataclass(frozen=True, mappable_dataclass=False)
 class PolicyNetwork:
-  """An agent network as three pure functions.
+  """An agent network as pure functions.
 
   Attributes:
     init: `(rng, observations [B, ...], should_reset [B]) -> (params, state)`.
     one_step: an `AgentStepFn`.
     unroll: an `AgentUnrollFn`.
-    unroll_taken: None, or `unroll` with one more argument, actions [T+1, B]:
-      the outputs that depend on an action are then those of that action alone,
-      [T+1, B, ...] without the axis of actions. Learning is faster with it.
+    unroll_taken: like `unroll` with one more argument, actions [T+1, B].
+      Outputs per action are computed only for those actions, as [T+1, B, ...]
+      without the axis of actions, which makes learning faster. May be None.
   """
 
   init: Callable[..., tuple[AgentParams, HaikuState]]
@@ -160,21 +160,41 @@ class PolicyNetwork:
   unroll_taken: Callable[..., tuple[AgentOuts, HaikuState]] | None = None
 
 
+def mid_or_last(is_last: Array) -> Array:
+  """Encodes ends of episodes as step types.
+
+  Args:
+    is_last: bool, any shape.
+
+  Returns:
+    `dm_env.StepType` LAST or MID, int32, of the same shape; a NumPy array if
+    `is_last` is one.
+  """
+  where = np.where if isinstance(is_last, np.ndarray) else jnp.where
+  last, mid = int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
+  return where(is_last, last, mid).astype(np.int32)
+
+
 @chex_dataclass
 class EnvironmentTimestep(Record):
-  """What an environment returns, for every stream of the batch.
+  """The timestep that an environment returns, for every stream of the batch.
 
-  A time limit ends an episode like anything else that ends it: LAST.
+  The last step of an episode is LAST, also if a time limit ended it.
   """
 
   observation: Any  # Tree of [B, ...].
   step_type: Array  # [B], of `dm_env.StepType` values.
   reward: Array  # [B], received on arriving at this step.
 
+  @property
+  def is_last(self) -> Array:
+    """[B], whether this step is the last of its episode."""
+    return self.step_type == int(dm_env.StepType.LAST)
+
 
 @chex_dataclass
 class ActorTimestep(Record):
-  """One step of experience: what was seen, done and predicted."""
+  """One step of experience: observations, actions, rewards, agent outputs."""
 
   observations: Any  # Tree of [B, ...].
   actions: Array  # [B]
@@ -184,21 +204,25 @@ class ActorTimestep(Record):
   states: HaikuState  # The network state *before* this step.
   logits: Array  # [B, A], of the policy that acted (μ).
 
+  @property
+  def is_last(self) -> Array:
+    """[B], whether this step is the last of its episode.
+
+    That step shows the first observation of the next episode, so a network with
+    memory is reset there.
+    """
+    return self.discounts == 0
+
   @classmethod
   def from_rollout(cls, rollout: 'ActorRollout') -> 'ActorTimestep':
-    """The same fields as a plain timestep record."""
+    """Returns a timestep with the same fields."""
     return cls(**{name: rollout[name] for name in rollout})
 
   def to_env_timestep(self) -> EnvironmentTimestep:
-    """What the environment must have returned at this step."""
-    step_type = jnp.where(
-      jnp.asarray(self.discounts) > 0,
-      int(dm_env.StepType.MID),
-      int(dm_env.StepType.LAST),
-    ).astype(jnp.int32)
+    """Returns the environment's timestep at this step."""
     return EnvironmentTimestep(
       observation=self.observations,
-      step_type=step_type,
+      step_type=mid_or_last(jnp.asarray(self.is_last)),
       reward=self.rewards,
     )
 
@@ -213,11 +237,11 @@ class ActorRollout(ActorTimestep):
 
   @classmethod
   def from_timestep(cls, timestep: ActorTimestep) -> 'ActorRollout':
-    """The same (already stacked) fields as a rollout record."""
+    """Returns a rollout with the same fields, which are already stacked."""
     return cls(**{name: timestep[name] for name in timestep})
 
   def first_state(self, time_axis: int) -> HaikuState:
-    """The network state at index 0 of `time_axis`."""
+    """Returns the network state at index 0 of `time_axis`."""
     return jax.tree.map(
       lambda x: jax.lax.index_in_dim(x, 0, time_axis, keepdims=False),
       self.states,
@@ -250,7 +274,7 @@ class ValueOuts(Record):
 
 @chex_dataclass
 class UpdateRuleInputs(Record):
-  """What a rule sees of a trajectory."""
+  """The inputs of an update rule: one trajectory."""
 
   observations: Any  # Tree of [T+1, B, ...].
   actions: Array  # [T+1, B]
@@ -263,12 +287,12 @@ class UpdateRuleInputs(Record):
 
   @property
   def should_reset_mask_fwd(self) -> Array:
-    """[T+1, B]: True where a new episode's first observation is seen."""
+    """[T+1, B]: True at the first observation of a new episode."""
     is_terminal = jnp.asarray(self.is_terminal)
     return jnp.concatenate([jnp.zeros_like(is_terminal[:1]), is_terminal])
 
   @property
   def should_reset_mask_bwd(self) -> Array:
-    """[T+1, B]: True where nothing may flow back from the steps after."""
+    """[T+1, B]: True where a backward recursion must be reset."""
     is_terminal = jnp.asarray(self.is_terminal)
     return jnp.concatenate([is_terminal, jnp.zeros_like(is_terminal[:1])])

@@ -1,4 +1,7 @@
-"""Small tools shared by the whole library."""
+"""Helper functions that are shared by the whole library.
+
+One file because most of them are published under this module's name.
+"""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 import difflib
@@ -27,7 +30,7 @@ def lookup(
 
   Args:
     table: name to entry.
-    name: the name asked for.
+    name: the name to look up.
     kind: what the table holds, for the message, e.g. `'network'`.
     error: the exception class to raise.
 
@@ -43,26 +46,26 @@ def lookup(
 
 
 def did_you_mean(name: str | None, known: Iterable[str]) -> str:
-  """The end of an error message: the nearest known name, if one is near.
+  """Makes the end of an error message that suggests the closest known name.
 
   Args:
-    name: what was asked for.
-    known: what there is.
+    name: the unknown name.
+    known: the known names.
 
   Returns:
-    E.g. `' (did you mean catch?)'`, or an empty string.
+    E.g. `' (did you mean catch?)'`; an empty string if no name is close.
   """
   nearest = difflib.get_close_matches(name or '', list(known), n=1)
   return f' (did you mean {nearest[0]}?)' if nearest else ''
 
 
 def check_name(name: str, kind: str, taken: Container[str]) -> None:
-  """Refuses a name under which nothing can be registered.
+  """Raises a `ValueError` for a name that cannot be registered.
 
   Args:
-    name: of what is to be registered.
-    kind: what that is, for the message, e.g. `'rule'`.
-    taken: names that must keep their meaning.
+    name: the name.
+    kind: what is registered, for the message, e.g. `'rule'`.
+    taken: names that cannot be replaced.
   """
   if not isinstance(name, str) or not name or name in taken or ':' in name:
     raise ValueError(
@@ -72,7 +75,7 @@ def check_name(name: str, kind: str, taken: Container[str]) -> None:
 
 
 def default_arguments(build: Callable[..., Any]) -> dict[str, Any]:
-  """The arguments of a function or class that have defaults, by name."""
+  """Returns the default arguments of a function or class, by name."""
   return {
     name: parameter.default
     for name, parameter in inspect.signature(build).parameters.items()
@@ -90,10 +93,10 @@ def shard_across_devices(
 
   Args:
     data: tree of [N, ...], with N divisible by the number D of devices.
-    devices: where shard i goes.
+    devices: the devices.
 
   Returns:
-    Tree of [D, N / D, ...], row i living on `devices[i]`.
+    Tree of [D, N / D, ...], with row i on `devices[i]`.
   """
   devices = list(devices)
   num = len(devices)
@@ -120,7 +123,7 @@ def gather_from_devices(data: chex.ArrayTree) -> chex.ArrayTree:
   """Undoes `shard_across_devices`.
 
   Args:
-    data: tree of [D, n, ...], or [D]: what has one number per device.
+    data: tree of [D, n, ...], or of [D] with one number per device.
 
   Returns:
     Tree of [D * n, ...] on the host; leaves of shape [D] stay [D].
@@ -141,7 +144,7 @@ def gather_from_devices(data: chex.ArrayTree) -> chex.ArrayTree:
 def batch_lookup(
   table: types.Array, index: types.Array, num_dims: int = 2
 ) -> jax.Array:
-  """Picks one row per element of the leading dimensions.
+  """Selects one row per element of the leading dimensions.
 
   Args:
     table: [..., N, *rest], with `num_dims` leading dimensions.
@@ -171,12 +174,12 @@ def tree_stack(
 def cast_to_single_precision(
   tree_like: chex.ArrayTree, cast_ints: bool = True, host_data: bool = False
 ) -> chex.ArrayTree:
-  """Casts 64-bit leaves to 32 bits and leaves every other dtype alone.
+  """Casts 64-bit leaves to 32 bits; other dtypes are unchanged.
 
   Args:
     tree_like: tree of arrays.
     cast_ints: whether to cast int64 (and uint64) too.
-    host_data: return NumPy arrays instead of device arrays.
+    host_data: whether to return NumPy arrays instead of device arrays.
 
   Returns:
     The tree, with the same structure and shapes.
@@ -205,7 +208,7 @@ def broadcast_specs(
   Args:
     specs: tree of `ArraySpec` or dm_env specs.
     n: the size of the leading dimension.
-    replace: replace the leading dimension already there instead of adding one.
+    replace: whether to replace the leading dimension instead of adding one.
 
   Returns:
     Tree of specs of the same kinds.
@@ -214,7 +217,7 @@ def broadcast_specs(
   def broadcast(spec: Any) -> Any:
     shape = (n,) + tuple(spec.shape[1:] if replace else spec.shape)
     if isinstance(spec, dm_env_specs.BoundedArray):
-      # Built anew: a DiscreteArray is always a scalar.
+      # Not `spec.replace`: a DiscreteArray is always a scalar.
       return dm_env_specs.BoundedArray(
         shape, spec.dtype, spec.minimum, spec.maximum, spec.name
       )
@@ -228,14 +231,14 @@ def broadcast_specs(
 def zeros_like_spec(
   spec: types.SpecsTree, prepend_shape: Sequence[int] = ()
 ) -> chex.ArrayTree:
-  """Zeros for every spec of a tree, with extra leading dimensions."""
+  """Makes zeros for every spec of a tree, with extra leading dimensions."""
   return jax.tree.map(
     lambda s: jnp.zeros(tuple(prepend_shape) + tuple(s.shape), s.dtype), spec
   )
 
 
 def _num_actions(spec: types.ActionSpec, expected_rank: int) -> int:
-  """Number of actions of a discrete int32 spec; refuses everything else."""
+  """Returns the number of actions of a spec, which must be discrete int32."""
   accepted = 'only discrete int32 actions 0..n-1 are supported'
   if not isinstance(spec, types.ActionSpec):
     raise ValueError(f'{accepted}: got {spec!r}, not a dm_env BoundedArray')
@@ -255,14 +258,14 @@ def _num_actions(spec: types.ActionSpec, expected_rank: int) -> int:
 
 
 def get_num_actions_from_spec(spec: types.ActionSpec) -> int:
-  """The number A of actions of a scalar, discrete, int32 action spec."""
+  """Returns the number A of actions of a scalar, discrete, int32 spec."""
   return _num_actions(spec, expected_rank=0)
 
 
 def get_logits_specs(
   spec: types.ActionSpec, with_batch_dim: bool = False
 ) -> types.ArraySpec:
-  """Spec of the policy logits for an action spec.
+  """Makes the spec of the policy logits for an action spec.
 
   Args:
     spec: a scalar discrete action spec or, with `with_batch_dim`, one of
@@ -285,13 +288,13 @@ def differentiable_policy_gradient_loss(
   adv_t: types.Array,
   backprop: bool,
 ) -> jax.Array:
-  """Per-step policy-gradient loss, `-log π(aₜ) · advₜ`.
+  """Computes the policy-gradient loss of each step, `-log π(aₜ) · advₜ`.
 
   Args:
     logits_t: [..., A], the policy π.
     a_t: [...], int, the actions taken.
     adv_t: [...], the advantages.
-    backprop: whether gradients also reach the advantages.
+    backprop: whether gradients also pass through the advantages.
 
   Returns:
     [...], the loss of each step.
@@ -329,7 +332,7 @@ class MovingAverage:
     self._eps = eps
 
   def init_state(self) -> types.EmaState:
-    """Zero moments, decay product one."""
+    """Makes the initial state: zero moments, decay product one."""
 
     # A tree for each moment: shared buffers could not both be donated.
     def zeros() -> chex.ArrayTree:
@@ -350,11 +353,11 @@ class MovingAverage:
     state: types.EmaState,
     pmean_axis_name: Any | None,
   ) -> types.EmaState:
-    """Averages one more tree in.
+    """Updates the moments with one more tree.
 
     Args:
       tree_like: tree of arrays of any shape.
-      state: the state so far.
+      state: the state before.
       pmean_axis_name: axis (or axes) over which the means are also averaged,
         or None.
 
@@ -388,7 +391,7 @@ class MovingAverage:
 
     Args:
       value: tree of arrays.
-      state: moments, updated at least once.
+      state: a state that was updated at least once.
       subtract_mean: whether to subtract the debiased mean first.
       root_eps: added to the variance under the root.
 

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from disco_rl import rule_params
-from disco_rl import settings
 from disco_rl import types
+from disco_rl.config import agents
 from disco_rl.environments import registry
+from disco_rl.rule_zoo import file_format
 from disco_rl.update_rules import disco
 
 T, B, A, Y = 29, 64, 3, 600  # Steps, streams, actions, size of predictions.
@@ -43,7 +43,7 @@ def unroll(theta, state, observations, should_reset):
 def train(eta, num_updates, rng, learning_rate=1e-3):
   """Returns the average return of each update's rollout, [num_updates]."""
   env = registry.get_environment('catch', B, rows=5, columns=5)
-  config = settings.get_settings_disco()
+  config = agents.get_settings_disco()
   rule = disco.DiscoUpdateRule(**config.update_rule)
   optimizer = optax.adam(learning_rate)
 
@@ -88,7 +88,7 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
 
 
 if __name__ == '__main__':
-  eta = rule_params.load(sys.argv[1] if len(sys.argv) > 1 else 'disco_103')
+  eta = file_format.load(sys.argv[1] if len(sys.argv) > 1 else 'disco_103')
   scores = train(eta, num_updates=300, rng=jax.random.PRNGKey(0))
   for i in range(0, 300, 20):
     print(f'update {i:3d}: average return {scores[i]:+.2f}')

@@ -60,12 +60,11 @@ disco_rl.register_network('flax', build)
 
 
 if __name__ == '__main__':
-  from disco_rl import evaluation
-  from disco_rl import network_settings
+  from disco_rl.config import networks
+  from disco_rl.config import resolve
 
-  settings = evaluation.default_agent_settings('actor_critic')
-  network_settings.choose(settings, 'flax')
-  result = disco_rl.evaluate(
-    'catch', 'actor_critic', settings, num_iterations=300
-  )
+  rule = disco_rl.load_rule('actor_critic')
+  settings = resolve.agent_settings(rule)
+  networks.choose(settings, 'flax')
+  result = disco_rl.evaluate('catch', rule, settings, num_iterations=300)
   print('average return by seed:', result.final_returns())

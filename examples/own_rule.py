@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 
 import disco_rl
-from disco_rl import experiment
 from disco_rl import utils
 from disco_rl.update_rules import base
 
@@ -62,7 +61,7 @@ if __name__ == '__main__':
     'reinforce',
     num_iterations=300,
     # It knows nothing of old data: every batch is the rollout just made.
-    config=experiment.Config(batch_size=32, replay_ratio=1),
+    batching=disco_rl.Batching(batch_size=32, num_envs=32),
     env_settings=dict(rows=5, columns=5),
   )
   print('average return by seed:', result.final_returns())

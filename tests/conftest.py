@@ -5,7 +5,7 @@ import os
 import jax
 import pytest
 
-from disco_rl import compilation_cache
+from disco_rl.runs import compilation_cache
 
 # Most of the time goes into compiling small programs that run once. Optimising
 # them is a third of it, and the newer code generator of fusions, instead of the

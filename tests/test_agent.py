@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
-from disco_rl import settings
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import nets
-from tests import golden
-from tests import small
+from disco_rl.update_rules import registry
+from tests.support import golden
+from tests.support import small
 
-RULES = sorted(settings.SETTINGS)
+RULES = sorted(registry.UPDATE_RULES)
 
 
 def _setting(rule):
@@ -232,7 +232,7 @@ def test_critic_is_needed_where_the_rule_says_so():
   config = small.settings('policy_gradient')
   with config.unlocked():
     del config.value_fn
-  with pytest.raises(ValueError, match="'policy_gradient' needs a critic"):
+  with pytest.raises(ValueError, match='PolicyGradientUpdate needs a critic'):
     small.make_agent('policy_gradient', config)
 
 

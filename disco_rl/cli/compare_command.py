@@ -4,8 +4,8 @@
   disco-rl compare runs/meta-catch runs/meta-catch-2
 
 Runs of `eval` are compared by the learning curves of their agents; runs of
-`meta-train` by the returns of the agents in training and, with --eval-every, of
-fresh agents, each environment by itself.
+`meta-train` by the returns in each environment: those of the agents in training
+and, with --eval-every, those of fresh agents.
 """
 
 import argparse
@@ -16,39 +16,37 @@ from typing import Any
 import numpy as np
 
 from disco_rl import installation
-from disco_rl import metrics_table
-from disco_rl import plots
-from disco_rl import run_folder
 from disco_rl.cli import errors
-from disco_rl.cli import rule_evaluation
 from disco_rl.cli import tables
 from disco_rl.meta_training import pictures
-
-HELP = 'draw several runs in one picture'
+from disco_rl.meta_training import rule_evaluation
+from disco_rl.runs import metrics
+from disco_rl.runs import plots
+from disco_rl.runs import run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Describes the command's options."""
+  """Adds the command's options."""
   add = parser.add_argument
   add('runs', nargs='+', metavar='RUN', help='folder of a run')
   add(
     '--out',
     default='comparison.png',
     metavar='FILE',
-    help='the picture (default: comparison.png)',
+    help='file of the picture (default: comparison.png)',
   )
   add('--overwrite', action='store_true', help='replace --out if it exists')
   add(
     '--x',
     choices=('iteration', 'env_steps'),
     default='iteration',
-    help='horizontal axis (default: iteration, which for runs of meta-train is '
-    'the meta-update)',
+    help='horizontal axis (default: iteration; for runs of meta-train, the '
+    'meta-update)',
   )
   add(
     '--column',
-    help='vertical axis, a column of metrics.csv (default: average_return, for '
-    'runs of meta-train the returns in each environment)',
+    help='vertical axis, a column of metrics.csv (default: average_return; for '
+    'runs of meta-train, the returns in each environment)',
   )
 
 
@@ -80,11 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-  """A run that was read."""
+  """The folder, config and rows of a run."""
 
   path: pathlib.Path
   config: dict[str, Any]
-  rows: list[metrics_table.Row]
+  rows: list[metrics.Row]
 
 
 def _read(path: pathlib.Path) -> _Run:
@@ -93,14 +91,14 @@ def _read(path: pathlib.Path) -> _Run:
     raise errors.UsageError(
       f'{path} is no run of disco-rl eval or disco-rl meta-train'
     )
-  rows = metrics_table.read_csv(path / 'metrics.csv')
+  rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
   return _Run(path, config, rows)
 
 
 def _by_name(runs: list[_Run]) -> dict[str, _Run]:
-  """Runs by their rule, and by their path where that is not enough."""
+  """Names runs by their rule, and by their path, too, if that is not unique."""
   named: dict[str, _Run] = {}
   for run in runs:
     name = run.config['rule']
@@ -111,14 +109,14 @@ def _by_name(runs: list[_Run]) -> dict[str, _Run]:
 def _compare_agents(
   runs: list[_Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
-  """Learning curves of agents: a table, and a figure if there can be one."""
+  """Compares runs of `eval`; returns a table, and a figure or None."""
   figure = None
   if plots.is_available():
     figure = plots.learning_curves(
       {name: run.rows for name, run in _by_name(runs).items()},
       arguments.column or 'average_return',
       arguments.x,
-      ', '.join(sorted({run.config['asked']['env'] for run in runs})),
+      ', '.join(sorted({run.config['request']['env'] for run in runs})),
     )
   table = tables.format_table(
     ('run', 'rule', 'env', 'seeds', 'iterations', 'last 100', 'whole run'),
@@ -130,13 +128,13 @@ def _compare_agents(
 def _compare_rules(
   runs: list[_Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
-  """Returns by environment along meta-training: a table, and a figure."""
+  """Compares runs of `meta-train`; returns a table, and a figure or None."""
   if arguments.x != 'iteration':
     raise errors.UsageError(
       f'--x {arguments.x} is for runs of eval; those of meta-train are drawn '
       'over meta-updates'
     )
-  panels: dict[str, dict[str, list[metrics_table.Row]]] = {}
+  panels: dict[str, dict[str, list[metrics.Row]]] = {}
   lines = []
   are_unique = len({run.path.name for run in runs}) == len(runs)
   for run in runs:
@@ -175,10 +173,8 @@ def _compare_rules(
   return table, figure
 
 
-def _column(
-  rows: list[metrics_table.Row], column: str
-) -> list[metrics_table.Row]:
-  """A table with one column of another, called `value`."""
+def _column(rows: list[metrics.Row], column: str) -> list[metrics.Row]:
+  """Extracts one column of a table, as the column `value`."""
   if rows and column not in rows[0]:
     known = sorted(rows[0])
     raise errors.UsageError(f'no column {column!r}; there are {known}')
@@ -191,8 +187,8 @@ def _column(
 def _rule_line(
   run: _Run,
   env: str,
-  returns: list[metrics_table.Row],
-  fresh: list[metrics_table.Row],
+  returns: list[metrics.Row],
+  fresh: list[metrics.Row],
   baseline: float,
 ) -> tuple[str, ...]:
   values = [row['value'] for row in returns]
@@ -212,19 +208,17 @@ def _rule_line(
   )
 
 
-def _line(
-  path: str, config: dict, rows: list[metrics_table.Row]
-) -> tuple[str, ...]:
+def _line(path: str, config: dict, rows: list[metrics.Row]) -> tuple[str, ...]:
   finals, whole = (
-    np.asarray(list(metrics_table.average_returns(rows, last).values()))
-    for last in (100, None)
+    np.asarray(list(metrics.average_returns(rows, last).values()))
+    for last in (metrics.LAST, None)
   )
   return (
     path,
     config['rule'],
-    config['asked']['env'],
+    config['request']['env'],
     str(len(finals)),
     str(int(rows[-1]['iteration'])),
-    tables.with_band(*map(float, metrics_table.mean_and_band(finals))),
-    tables.with_band(*map(float, metrics_table.mean_and_band(whole))),
+    tables.with_band(*map(float, metrics.mean_and_band(finals))),
+    tables.with_band(*map(float, metrics.mean_and_band(whole))),
   )

@@ -1,19 +1,19 @@
-"""Mistakes that are the user's to mend, told without a traceback."""
+"""Errors of users, which are reported without a traceback."""
 
 from collections.abc import Iterator
 import contextlib
 
 
 class UsageError(ValueError):
-  """Something asked for cannot be done; the message says what and why."""
+  """Raised for requests that cannot be fulfilled; the message explains why."""
 
 
 @contextlib.contextmanager
 def as_usage_errors() -> Iterator[None]:
-  """Within the block, wrong values and files are the user's mistakes.
+  """Converts `ValueError` and `OSError` to `UsageError`, within a block.
 
-  For the set-up of a command only: there the library raises ValueError for
-  settings that cannot work, with a message made to be read.
+  For the set-up of a command only, where the library raises a `ValueError` with
+  a message for users if settings are wrong.
   """
   try:
     yield

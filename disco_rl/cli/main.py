@@ -2,30 +2,36 @@
 
 import argparse
 from collections.abc import Sequence
+import importlib
 import sys
+from typing import Any
 
 import disco_rl
-from disco_rl import compilation_cache
-from disco_rl.cli import compare_command
 from disco_rl.cli import errors
-from disco_rl.cli import eval_command
-from disco_rl.cli import meta_train_command
-from disco_rl.cli import rules_command
+from disco_rl.cli import huge_pages
 
+# Command to its module and help. Modules are imported when they are used, since
+# JAX takes long to import, and `disco-rl --help` should not.
 _COMMANDS = {
-  'eval': eval_command,
-  'meta-train': meta_train_command,
-  'compare': compare_command,
-  'rules': rules_command,
+  'eval': ('eval_command', 'train fresh agents with a rule'),
+  'meta-train': ('meta_train_command', 'discover or improve a rule'),
+  'compare': ('compare_command', 'draw several runs in one picture'),
+  'rules': ('rules_command', 'list the known rules'),
 }
 
-
-# Those that compile for long.
+# Commands that compile large programs.
 _COMPILING = ('eval', 'meta-train')
 
 
-def build_parser() -> argparse.ArgumentParser:
-  """The parser of all commands."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+  """Builds the parser of all commands.
+
+  Args:
+    command: the command whose options are added; None for no options.
+
+  Returns:
+    The parser.
+  """
   parser = argparse.ArgumentParser(prog='disco-rl', description=__doc__)
   parser.add_argument(
     '--version', action='version', version=f'disco_rl {disco_rl.__version__}'
@@ -33,15 +39,16 @@ def build_parser() -> argparse.ArgumentParser:
   subparsers = parser.add_subparsers(
     dest='command', required=True, metavar='COMMAND'
   )
-  for name, module in _COMMANDS.items():
-    module.add_arguments(
-      subparsers.add_parser(
-        name,
-        help=module.HELP,
-        description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-      )
+  for name, (_, help_text) in _COMMANDS.items():
+    module = _import(name) if name == command else None
+    subparser = subparsers.add_parser(
+      name,
+      help=help_text,
+      description=module and module.__doc__,
+      formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if module is not None:
+      module.add_arguments(subparser)
   return parser
 
 
@@ -49,20 +56,37 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs one command.
 
   Args:
-    argv: its words; None for those of this process.
+    argv: its command-line arguments; None for those of this process.
 
   Returns:
-    The exit code: 0 if all went well, 1 if training failed, 2 if something
-    asked for cannot be done, 130 if it was interrupted.
+    The exit code: 0 for success, 1 if training failed, 2 for usage errors, 130
+    if it was interrupted.
   """
-  arguments = build_parser().parse_args(argv)
+  words = list(sys.argv[1:] if argv is None else argv)
+  command = next((word for word in words if word in _COMMANDS), None)
+  arguments = build_parser(command).parse_args(words)
   if arguments.command in _COMPILING:
+    compilation_cache = importlib.import_module(
+      'disco_rl.runs.compilation_cache'
+    )
     compilation_cache.enable()
   try:
-    return _COMMANDS[arguments.command].run(arguments)
+    return _import(arguments.command).run(arguments)
   except errors.UsageError as error:
     print(f'disco-rl {arguments.command}: error: {error}', file=sys.stderr)
     return 2
+
+
+def start() -> int:
+  """Runs the command of this process, with huge pages if it compiles."""
+  if any(word in _COMPILING for word in sys.argv[1:2]):
+    huge_pages.restart()
+  return main()
+
+
+def _import(command: str) -> Any:
+  module, _ = _COMMANDS[command]
+  return importlib.import_module(f'disco_rl.cli.{module}')
 
 
 if __name__ == '__main__':

@@ -1,38 +1,38 @@
-"""Lists the known rules: what they are, and whether they are on this machine.
+"""Lists the known rules: their kind, and whether they are on this machine.
 
-A rule that is not here is downloaded when it is first used, or found in the
-folder named by the environment variable DISCO_RL_WEIGHTS.
+A rule that is not on this machine is downloaded on first use. Rule files in the
+folder named by the environment variable DISCO_RL_WEIGHTS are found by name.
 """
 
 import argparse
 
-from disco_rl import rule_choice
-from disco_rl import rule_store
 from disco_rl.cli import errors
 from disco_rl.cli import tables
-
-HELP = 'list the known rules'
+from disco_rl.rule_zoo import rule as rule_lib
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """There are no options."""
+  """Adds no options."""
   del parser
 
 
 def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
   del arguments
-  rows = []
   with errors.as_usage_errors():
-    for info in rule_store.known_rules().values():
-      path = rule_store.find(info.name)
-      where = str(path) if path else f'not here; from {info.url}'
-      rows.append((info.name, 'discovered', 'yes' if path else 'no', where))
-    for path in rule_store.own_files():
-      rows.append((path.stem, 'your own', 'yes', str(path)))
-  for name in rule_choice.hand_designed():
-    rows.append((name, 'hand-designed', 'yes', 'part of the library'))
+    rules = rule_lib.list_rules()
+  rows = []
+  for rule in rules:
+    where = 'part of the library'
+    if rule.path is not None:
+      where = str(rule.path)
+    elif rule.url is not None:
+      where = f'not here; from {rule.url}'
+    rows.append(
+      (rule.name, rule.origin, 'yes' if rule.is_here else 'no', where)
+    )
   print(tables.format_table(('rule', 'kind', 'here', 'where'), rows))
-  for info in rule_store.known_rules().values():
-    print(f'\n{info.name} ({info.license}): {info.provenance}')
+  for rule in rules:
+    if rule.description:
+      print(f'\n{rule.name}: {rule.description}')
   return 0

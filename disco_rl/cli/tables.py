@@ -1,17 +1,17 @@
-"""Tables for the terminal."""
+"""Formats tables for the terminal."""
 
 from collections.abc import Sequence
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-  """Columns aligned, the last one as long as it likes.
+  """Formats a table with aligned columns.
 
   Args:
     header: names of the columns.
-    rows: texts, as many per row as there are columns.
+    rows: cells, one per column in each row.
 
   Returns:
-    Lines of text.
+    The table, as lines of text.
   """
   table = [list(header), *map(list, rows)]
   widths = [max(len(row[i]) for row in table) for i in range(len(header))]
@@ -26,5 +26,5 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def with_band(mean: float, band: float) -> str:
-  """A mean and how far it may be off, if that is known."""
+  """Formats a mean and its confidence band, which is left out if it is NaN."""
   return f'{mean:.3f}' if band != band else f'{mean:.3f} ± {band:.3f}'

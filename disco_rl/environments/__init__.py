@@ -1,1 +1,1 @@
-"""Batched, self-resetting environments."""
+"""Batched environments that reset automatically."""

@@ -1,4 +1,4 @@
-"""What the library asks of an environment."""
+"""The interface of environments."""
 
 import abc
 from collections.abc import Callable
@@ -14,19 +14,19 @@ from disco_rl import utils
 
 @types.chex_dataclass(frozen=True)
 class UnusedEnvState:
-  """The `states` of environments that keep their state to themselves."""
+  """The `states` of environments that store their state internally."""
 
 
 class Environment(abc.ABC):
-  """A batch of independent streams of experience that reset themselves.
+  """A batch of independent streams of experience that reset automatically.
 
-  On the last step of an episode a timestep carries `step_type` LAST, the
-  terminal reward, and the *first observation of the next episode*. An episode
-  that a time limit cut short has ended like any other.
+  On the last step of an episode, the timestep has `step_type` LAST, the
+  terminal reward, and the *first observation of the next episode*. Episodes
+  that a time limit ends are no exception.
 
   Attributes:
-    is_jittable: whether `step` and `reset` are pure functions in JAX, to be
-      compiled together with acting and learning.
+    is_jittable: whether `step` and `reset` are pure functions in JAX, which can
+      be compiled together with acting and learning.
     batch_size: B.
   """
 
@@ -59,63 +59,63 @@ class Environment(abc.ABC):
   def reset(
     self, rng_key: chex.PRNGKey
   ) -> tuple[Any, types.EnvironmentTimestep]:
-    """Starts every stream anew; returns as `step` does."""
+    """Resets every stream; returns the same as `step`."""
 
   @abc.abstractmethod
   def single_observation_spec(self) -> types.SpecsTree:
-    """Specs of one stream's observation."""
+    """Returns the specs of one stream's observation, without [B]."""
 
   @abc.abstractmethod
   def single_action_spec(self) -> types.ActionSpec:
-    """Spec of one stream's action."""
+    """Returns the spec of one stream's action, without [B]."""
 
   def snapshot(self) -> Any:
-    """What the environment keeps to itself, as a tree of arrays and numbers.
+    """Returns the internal state, as a tree of arrays and numbers.
 
     Their shapes and types must always be the same.
 
     Returns:
-      All that `restore` needs to go on from here, or None if it cannot be had.
-      A pure environment has nothing to add to its `states`.
+      All that `restore` needs to resume from here; None if that is not
+      possible. Not needed for pure environments, whose state is in `states`.
     """
     return None
 
   def restore(self, snapshot: Any) -> Any:
-    """Goes back to where `snapshot` was made.
+    """Restores the internal state from a snapshot.
 
     Args:
       snapshot: from `snapshot`, not None.
 
     Returns:
-      The `states` of that moment.
+      The `states` at the time of the snapshot.
     """
     del snapshot
     raise NotImplementedError(f'{type(self).__name__} makes no snapshots')
 
   def close(self) -> None:  # noqa: B027
-    """Frees what the environment holds; by default nothing."""
+    """Frees the environment's resources; does nothing by default."""
 
   def batched_observation_spec(self) -> types.SpecsTree:
-    """Specs of the observations of all streams, [B, ...]."""
+    """Returns the specs of the observations of all streams, [B, ...]."""
     return utils.broadcast_specs(
       self.single_observation_spec(), self.batch_size
     )
 
   def batched_action_spec(self) -> types.ActionSpec:
-    """Spec of the actions of all streams, [B]."""
+    """Returns the spec of the actions of all streams, [B]."""
     return utils.broadcast_specs(self.single_action_spec(), self.batch_size)
 
 
 def from_settings(env_class: Callable[..., Any], settings: Any) -> Any:
-  """Makes an environment of one stream.
+  """Makes an environment of one stream from its settings.
 
   Args:
-    env_class: takes the settings as one object, which is then its only required
+    env_class: a class that takes the settings as one object, its only required
       argument, or each of them as a keyword argument.
     settings: a mapping, e.g. a ConfigDict.
 
   Returns:
-    What `env_class` returns.
+    The environment.
   """
   parameters = inspect.signature(env_class).parameters.values()
   positional = [
@@ -134,7 +134,7 @@ def from_settings(env_class: Callable[..., Any], settings: Any) -> Any:
 
 
 def check_batch_size(batch_size: int) -> None:
-  """Refuses a batch without streams."""
+  """Raises a `ValueError` unless a batch has at least one stream."""
   if batch_size < 1:
     raise ValueError(
       f'an environment needs a batch_size of at least 1, got {batch_size}'
@@ -142,7 +142,7 @@ def check_batch_size(batch_size: int) -> None:
 
 
 def check_actions(actions: types.Array, batch_size: int) -> np.ndarray:
-  """Actions for streams on the host, [B], one for each."""
+  """Returns actions as a NumPy array, which must have the shape [B]."""
   actions = np.asarray(actions)
   if actions.shape != (batch_size,):
     raise ValueError(

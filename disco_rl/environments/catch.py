@@ -1,4 +1,4 @@
-"""Catch in NumPy, as an ordinary stateful dm_env environment."""
+"""Catch in NumPy, as a stateful dm_env environment."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from disco_rl.environments.wrappers import batched_env
 
 
 def check_board_size(rows: int, columns: int) -> None:
-  """Refuses boards on which no game can be played."""
+  """Raises a `ValueError` for boards that are too small for a game."""
   if rows < 2 or columns < 1:
     raise ValueError(
       'Catch needs at least 2 rows and 1 column, got '
@@ -21,7 +21,7 @@ def check_board_size(rows: int, columns: int) -> None:
 
 
 class SingleStreamCatch(dm_env.Environment):
-  """One game of Catch; `jittable_envs.SingleStreamCatch` has the rules."""
+  """One stream of Catch; see `jittable_envs.SingleStreamCatch` for the game."""
 
   def __init__(self, env_settings: Mapping[str, Any]):
     """Sets up a board.
@@ -62,7 +62,7 @@ class SingleStreamCatch(dm_env.Environment):
     )
 
   def snapshot(self) -> dict[str, np.ndarray]:
-    """Where things are, and the state of the random numbers."""
+    """Returns the positions, and the state of the random number generator."""
     _, keys, position, _, _ = self._rng.get_state(legacy=True)
     board = [self._ball_row, self._ball_column, self._paddle_column]
     return dict(
@@ -72,7 +72,7 @@ class SingleStreamCatch(dm_env.Environment):
     )
 
   def restore(self, snapshot: Any) -> None:
-    """Goes back to where `snapshot` was made."""
+    """Restores the state from a snapshot."""
     keys = np.asarray(snapshot['random_keys'])
     position = int(snapshot['random_position'])
     self._rng.set_state(('MT19937', keys, position, 0, 0.0))
@@ -81,17 +81,17 @@ class SingleStreamCatch(dm_env.Environment):
     )
 
   def observation_spec(self) -> dm_env_specs.BoundedArray:
-    """[rows, columns], float32."""
+    """Returns the spec of the board, [rows, columns], float32."""
     return dm_env_specs.BoundedArray(
       (self._rows, self._columns), np.float32, 0.0, 1.0, name='board'
     )
 
   def action_spec(self) -> dm_env_specs.BoundedArray:
-    """0, 1, 2: left, stay, right."""
+    """Returns the spec of actions 0, 1, 2: left, stay, right."""
     return dm_env_specs.BoundedArray((), np.int32, 0, 2, name='action')
 
   def _observation(self) -> np.ndarray:
-    board = np.zeros((self._rows, self._columns), np.float32)  # Never aliased.
+    board = np.zeros((self._rows, self._columns), np.float32)  # A new array.
     board[self._ball_row, self._ball_column] = 1.0
     board[self._rows - 1, self._paddle_column] = 1.0
     return board
@@ -111,5 +111,5 @@ class CatchEnvironment(batched_env.BatchedSingleStreamEnvironment):
 
 
 def get_config() -> config_dict.ConfigDict:
-  """The default board, 8 by 8."""
+  """Makes the default settings, with a board of 8 by 8."""
   return config_dict.ConfigDict(dict(rows=8, columns=8, random_seed=1))

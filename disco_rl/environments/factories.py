@@ -1,4 +1,4 @@
-"""Functions of other people's modules, by name: `package.module:function`."""
+"""Finds functions of user modules by name, `package.module:function`."""
 
 from collections.abc import Callable, Iterable
 import importlib
@@ -6,20 +6,19 @@ import os
 import sys
 from typing import Any
 
-# What `import_modules` imported, for processes that must do the same.
+# Modules that `import_modules` imported, for worker processes to import, too.
 IMPORTED: list[str] = []
 
 
 def find(name: str) -> Callable[..., Any] | None:
-  """The function that `name` names.
+  """Finds a function by name.
 
   Args:
-    name: `module:function`. The module may also be a file in the current
-      folder.
+    name: `module:function`. The module may be a file in the current folder.
 
   Returns:
-    The function, or None if `name` has another form or there is no such module
-    or function in it.
+    The function; None if `name` has another form, or if there is no such module
+    or function.
   """
   module_name, separator, attribute = name.partition(':')
   if not separator or not attribute.isidentifier():
@@ -36,11 +35,11 @@ def find(name: str) -> Callable[..., Any] | None:
 
 
 def import_modules(names: Iterable[str]) -> None:
-  """Imports modules for what they register.
+  """Imports modules that register environments, rules or networks.
 
   Args:
-    names: e.g. `my_package.environments`, or that of a file in the current
-      folder.
+    names: names of modules, e.g. `my_package.environments`, which may be files
+      in the current folder.
   """
   _see_current_folder()
   for name in names:
@@ -53,6 +52,6 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def _see_current_folder() -> None:
-  """As `python -m` does: a command is not run from one's own script."""
+  """Makes modules in the current folder importable, as `python -m` does."""
   if os.getcwd() not in sys.path:
     sys.path.append(os.getcwd())

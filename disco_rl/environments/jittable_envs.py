@@ -1,4 +1,4 @@
-"""Environments in pure JAX, which run on the device with the agent."""
+"""Environments in pure JAX, which run on the device together with the agent."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from disco_rl.environments.wrappers import batched_jittable_env
 
 
 class CatchState(NamedTuple):
-  """Where things are, all int32 scalars."""
+  """Positions of ball and paddle, int32 scalars."""
 
   ball_row: jax.Array
   ball_column: jax.Array
@@ -41,7 +41,7 @@ class SingleStreamCatch:
     catch.check_board_size(self._rows, self._columns)
 
   def initial_state(self, rng: chex.PRNGKey) -> CatchState:
-    """Ball on the first row in a random column, paddle in the middle."""
+    """Puts the ball in a random column of row 0, the paddle in the middle."""
     return CatchState(
       ball_row=jnp.zeros([], jnp.int32),
       ball_column=jax.random.randint(rng, (), 0, self._columns),
@@ -49,7 +49,7 @@ class SingleStreamCatch:
     )
 
   def episode_reset(self, rng: chex.PRNGKey, state: CatchState) -> CatchState:
-    """Every episode starts afresh."""
+    """Starts the next episode; it does not depend on the last one."""
     del state
     return self.initial_state(rng)
 
@@ -64,16 +64,16 @@ class SingleStreamCatch:
     )
 
   def is_terminal(self, state: CatchState) -> jax.Array:
-    """Whether the ball is on the last row."""
+    """Returns whether the ball is on the last row, []."""
     return state.ball_row == self._rows - 1
 
   def reward(self, state: CatchState) -> jax.Array:
-    """+1 or -1 at the end of an episode, else 0."""
+    """Returns +1 or -1 at the end of an episode, else 0; []."""
     caught = state.ball_column == state.paddle_column
     return jnp.where(self.is_terminal(state), jnp.where(caught, 1.0, -1.0), 0.0)
 
   def render(self, state: CatchState) -> jax.Array:
-    """[rows, columns, 1], float32, ones at the ball and the paddle."""
+    """Renders [rows, columns, 1], float32, with ones at ball and paddle."""
     board = jnp.zeros((self._rows, self._columns, 1), jnp.float32)
     board = board.at[state.ball_row, state.ball_column, 0].set(1.0)
     return board.at[self._rows - 1, state.paddle_column, 0].set(1.0)
@@ -93,5 +93,5 @@ class CatchJittableEnvironment(batched_jittable_env.BatchedJittableEnvironment):
 
 
 def get_config_catch() -> config_dict.ConfigDict:
-  """The default board, 8 by 8."""
+  """Makes the default settings, with a board of 8 by 8."""
   return config_dict.ConfigDict(dict(rows=8, columns=8))

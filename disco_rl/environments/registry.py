@@ -1,9 +1,9 @@
-"""Environments by name, for the commands and the library alike.
+"""Environments by name, for the commands and the library.
 
   registry.get_environment('gym:CartPole-v1', batch_size=8)
 
-A name is one of `ENVIRONMENTS`, or that of a family and what it is called
-there, e.g. `gym:CartPole-v1`. Your own, in two lines:
+A name is a key of `ENVIRONMENTS`, or consists of a family and a name in that
+family, e.g. `gym:CartPole-v1`. To use an environment of your own:
 
   disco_rl.register_environment('maze', MazeEnvironment, get_maze_config)
   disco_rl.evaluate('maze', rule)
@@ -28,10 +28,10 @@ from disco_rl.environments.wrappers import batched_jittable_env
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-  """How an environment is made.
+  """A registered environment.
 
   Attributes:
-    build: from a batch size and settings to a `base.Environment`.
+    build: makes a `base.Environment` from a batch size and settings.
     get_config: makes its default settings.
   """
 
@@ -41,16 +41,17 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """Environments of another package, whose names it knows.
+  """The environments of another package.
 
   Attributes:
-    module: with the functions `get_config(name)` and `build(name, batch_size,
-      settings)`; imported when it is needed.
-    usage: how a name is written, for messages.
-    package: which must be installed, None for nothing.
-    extra: of this library that installs it.
-    networks: end of a name to the network that suits it, see
-      `network_settings.py`.
+    module: an adapter, with the functions `get_config(name)` and `build(name,
+      batch_size, settings)`; imported on first use.
+    usage: form of the names, for messages.
+    package: the package that must be installed; None for no package.
+    extra: the extra of this library that installs it.
+    networks: suffix of a name to the network that is suggested for it, see
+      `config/networks.py`.
+    is_on_host: whether its environments run outside of JAX.
   """
 
   module: str
@@ -58,6 +59,7 @@ class Family:
   package: str | None = None
   extra: str | None = None
   networks: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  is_on_host: bool = True
 
 
 ENVIRONMENTS: dict[str, Entry] = {
@@ -69,7 +71,7 @@ ENVIRONMENTS: dict[str, Entry] = {
 
 _BUILT_IN = frozenset(ENVIRONMENTS)
 
-_HERE = 'disco_rl.environments'
+_HERE = 'disco_rl.environments.adapters'
 FAMILIES: dict[str, Family] = {
   'gym': Family(f'{_HERE}.gymnasium_env', 'gym:<id>', 'gymnasium', 'gym'),
   'gymnax': Family(
@@ -78,6 +80,7 @@ FAMILIES: dict[str, Family] = {
     'gymnax',
     'gymnax',
     networks={'-MinAtar': 'conv'},
+    is_on_host=False,
   ),
   'atari': Family(
     f'{_HERE}.atari_env',
@@ -99,18 +102,17 @@ def register_environment(
   build: Callable[[int, Any], base.Environment],
   get_config: Callable[[], config_dict.ConfigDict] = config_dict.ConfigDict,
 ) -> None:
-  """Adds an environment of your own.
+  """Registers an environment of your own.
 
   Args:
-    name: by which it will be known. Registering a name again replaces what it
-      stood for; those of the library itself are taken.
+    name: its name. Registering a name again replaces the earlier environment;
+      built-in names cannot be replaced.
     build: called with a batch size and settings, returns a `base.Environment`;
       or a single-stream class in JAX, see
       `wrappers.batched_jittable_env.SingleStreamJittable`, called with the
       settings.
-    get_config: makes its default settings; by default it has none. One on the
-      host that has a `random_seed` among them gets a different one for every
-      agent.
+    get_config: makes its default settings; by default it has none. If they
+      include a `random_seed`, every agent gets a different one.
   """
   utils.check_name(name, 'environment', {*_BUILT_IN, *FAMILIES})
   if isinstance(build, base.Environment) or not callable(build):
@@ -122,7 +124,7 @@ def register_environment(
 
 
 def _batched(build: Any) -> Callable[[int, Any], base.Environment]:
-  """`build` itself, or the batched version of a single-stream class."""
+  """Returns `build`, or a function that batches a single-stream class."""
   is_single_stream = all(
     hasattr(build, method)
     for method in ('initial_state', 'episode_reset', 'is_terminal', 'render')
@@ -136,12 +138,12 @@ def _batched(build: Any) -> Callable[[int, Any], base.Environment]:
 def as_environment_fn(
   env: str | EnvironmentFn, settings: Mapping[str, Any] | None = None
 ) -> EnvironmentFn:
-  """Turns what a user gives for an environment into a function that makes it.
+  """Returns a function that makes an environment.
 
   Args:
     env: a name (see `known_names`), or a function that makes an environment
       from a batch size and a seed.
-    settings: what to change of a named environment's settings.
+    settings: changes to the default settings of a named environment.
 
   Returns:
     A function of a batch size and a seed.
@@ -160,18 +162,28 @@ def as_environment_fn(
 
 
 def known_names() -> list[str]:
-  """All names, and how those of other packages are written."""
+  """Lists all names, and the form of the names of other packages."""
   return [*ENVIRONMENTS, *(family.usage for family in FAMILIES.values())]
 
 
+def is_on_host(name: str) -> bool:
+  """Returns whether an environment is known to run outside of JAX.
+
+  Args:
+    name: see `known_names`. It is known for families only; others are False.
+  """
+  family = FAMILIES.get(name.partition(':')[0])
+  return ':' in name and family is not None and family.is_on_host
+
+
 def suggested_network(name: str) -> str | None:
-  """The network that suits an environment's observations.
+  """Returns the network that is suggested for an environment's observations.
 
   Args:
     name: see `known_names`.
 
   Returns:
-    A name of `network_settings.py`, or None where any may do.
+    A name of `config/networks.py`; None for no suggestion.
   """
   prefix, _, inner_name = name.partition(':')
   if prefix not in FAMILIES:
@@ -183,21 +195,21 @@ def suggested_network(name: str) -> str | None:
 
 
 def default_settings(name: str) -> config_dict.ConfigDict:
-  """The settings of the environment called `name`; a new copy."""
+  """Makes the default settings of the environment called `name`."""
   return _find(name).get_config()
 
 
 def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
-  """Makes copies of an environment that differ by their size and seed.
+  """Returns a function that makes an environment from a batch size and a seed.
 
   Args:
     name: see `known_names`.
-    **settings: what to change of the environment's default settings.
+    **settings: changes to the environment's default settings.
 
   Returns:
-    A function of a batch size and a seed. Environments in JAX are seeded when
-    they are reset, and do not use the seed; those on the host that have a
-    `random_seed` among their settings use both.
+    A function of a batch size and a seed. The seed is added to the setting
+    `random_seed`, and not used by environments without one, such as those in
+    JAX, which are seeded by `reset`.
   """
   config = default_settings(name)
 
@@ -218,7 +230,7 @@ def get_environment(
   Args:
     name: see `known_names`.
     batch_size: B, the number of streams.
-    **settings: what to change of the environment's default settings.
+    **settings: changes to the environment's default settings.
 
   Returns:
     The environment.
@@ -235,7 +247,7 @@ def get_environment(
 
 
 def _find(name: str) -> Entry:
-  """The entry of a name, which is made if it is of another package."""
+  """Finds the entry of a name; makes one for names of other packages."""
   prefix, separator, inner_name = name.partition(':')
   if not separator or prefix not in FAMILIES:
     if name not in ENVIRONMENTS:
@@ -257,7 +269,7 @@ def _find(name: str) -> Entry:
   )
 
 
-# How names look in other packages: pattern to family.
+# Patterns of names in other packages, to the family they belong to.
 _LOOKS = {
   r'.+-(MinAtar|bsuite|misc)': 'gymnax',
   r'ALE/(?P<game>\w+)-v\d+': 'atari',
@@ -267,7 +279,7 @@ _LOOKS = {
 
 
 def _unknown(name: str) -> str:
-  """The message for a name that nothing is known by."""
+  """Makes the error message for an unknown name."""
   prefix, separator, inner_name = name.partition(':')
   if separator:
     nearest = utils.did_you_mean(prefix, FAMILIES)

@@ -1,1 +1,1 @@
-"""Meta-training: a rule is improved through the learning of its agents."""
+"""Meta-training: improves a rule by the gradient of its agents' learning."""

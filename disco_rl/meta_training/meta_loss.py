@@ -1,25 +1,25 @@
-"""The meta-loss that η is trained to minimise: named terms with weights.
+"""The meta-loss, which η is trained to minimise: a weighted sum of terms.
 
-The rule names the terms. After N inner updates, on a trajectory the agent has
-not learned from (`UpdateRule.validation_terms`), every rule has
+Rules define the terms. `UpdateRule.validation_terms` are computed after N inner
+updates, on a trajectory the agent has not learned from. Every rule has
 
   policy_gradient  −log π(a)·Â, averaged; Â is the critic's normalised advantage
-  entropy          of π; weighted negatively, so that agents go on exploring
+  entropy          entropy of π, with a negative weight, for exploration
 
 and the discovered rule also
 
-  y_entropy        of the predictions y, and
-  z_entropy        of z of the action taken: predictions should stay open too
+  y_entropy        entropy of the predictions y, and
+  z_entropy        entropy of z of the action taken, with negative weights, too
 
-The targets of the inner updates give others, averaged over the updates
-(`UpdateRule.target_terms`); those of the discovered rule are
+`UpdateRule.target_terms` are computed on the targets of the inner updates, and
+averaged over the updates; those of the discovered rule are
 
-  y_mean, z_mean, pi_mean   (mean target)²: softmax ignores a common offset,
-                            which might drift otherwise
+  y_mean, z_mean, pi_mean   (mean target)²: a softmax is invariant to a common
+                            offset, which might drift otherwise
   target_kl                 KL(target network's policy ‖ π̂)
 
-A rule of one's own adds terms by overriding those two methods; a term for any
-rule is the `regularizer` of `trainer.Trainer`.
+Custom rules add terms by overriding those two methods. The `regularizer` of
+`trainer.Trainer` adds a term to any rule.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,16 +29,16 @@ from typing import Any
 import jax
 
 from disco_rl import types
-from disco_rl.meta_training import config as config_lib
+from disco_rl.config import meta_training as config_lib
 
-# (η, the rule's targets, the agent's outputs before the update) -> scalar; see
-# `trainer.Trainer`.
+# (η, the rule's targets, the agent's outputs before the update) -> scalar term;
+# see `trainer.Trainer`.
 Regularizer = Callable[
   [types.MetaParams, types.UpdateRuleOuts, types.AgentOuts], jax.Array
 ]
 
 
-# The term that a `Regularizer` computes; its weight is 1.
+# Name of the term that a `Regularizer` computes, with weight 1.
 REGULARIZER = 'regularizer'
 
 
@@ -49,10 +49,10 @@ def weigh(
   """Multiplies terms by their weights; the meta-loss is the sum.
 
   Args:
-    terms: those of a rule, and perhaps a regularizer's, name to scalar.
-    weights: those of `MetaLossWeights` that the rule has no term for do not
-      count, unless they were changed; in a mapping, all must be terms, and a
-      term that is not named has weight 0.
+    terms: name to scalar, the terms of a rule and of a regularizer.
+    weights: weights of the terms. Weights of `MetaLossWeights` without a term
+      are ignored, but an error if they are not the defaults. In a mapping, all
+      names must be terms, and terms that are not named have weight 0.
 
   Returns:
     Name to weighted term.

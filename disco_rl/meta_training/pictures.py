@@ -1,14 +1,15 @@
-"""Pictures of meta-training."""
+"""Draws the metrics of meta-training."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from disco_rl import metrics_table
-from disco_rl import plots
+from disco_rl.runs import metrics
+from disco_rl.runs import plots
 
 RETURNS = 'returns'
+EVALUATIONS = 'evaluations'
 # Name of a picture to its panels: title to columns of the table.
 _PANELS: Mapping[str, Mapping[str, Sequence[str]]] = {
   'rewards': {'rewards per meta-update': ('pos_rewards', 'neg_rewards')},
@@ -22,14 +23,14 @@ _PANELS: Mapping[str, Mapping[str, Sequence[str]]] = {
 PICTURES = (RETURNS, *_PANELS)
 
 
-def return_columns(rows: Sequence[metrics_table.Row]) -> dict[str, str]:
-  """The columns with the returns of episodes.
+def return_columns(rows: Sequence[metrics.Row]) -> dict[str, str]:
+  """Finds the columns with the returns of episodes.
 
   Args:
-    rows: of `training.train`.
+    rows: rows of `training.Training`.
 
   Returns:
-    Name of an environment, or group of agents, to its column.
+    Name of an environment, or of a group of agents, to its column.
   """
   names = rows[0] if rows else {}
   return {
@@ -37,13 +38,13 @@ def return_columns(rows: Sequence[metrics_table.Row]) -> dict[str, str]:
   }
 
 
-def draw(name: str, rows: Sequence[metrics_table.Row]) -> Any:
+def draw(name: str, rows: Sequence[metrics.Row]) -> Any:
   """Draws one of `PICTURES`.
 
   Args:
-    name: which. `'returns'` is the average return of the episodes that ended
-      in a meta-update, one panel per environment.
-    rows: of `training.train`, one per meta-update.
+    name: name of the picture. `'returns'` shows the average return of the
+      episodes that ended in a meta-update, one panel per environment.
+    rows: rows of `training.Training`, one per meta-update.
 
   Returns:
     A matplotlib figure.
@@ -60,29 +61,29 @@ def draw(name: str, rows: Sequence[metrics_table.Row]) -> Any:
 
 
 def draw_evaluations(
-  evaluations: Mapping[str, Sequence[metrics_table.Row]],
+  evaluations: Mapping[str, Sequence[metrics.Row]],
   baselines: Mapping[str, float],
   baseline_name: str,
 ) -> Any:
-  """Draws what fresh agents reached along meta-training.
+  """Draws the returns of fresh agents over meta-updates.
 
   Args:
     evaluations: name of an environment to a table with the columns
       `iteration` (meta-updates), `seed` and `final_return`.
-    baselines: name of an environment to the return with a hand-designed rule,
-      where there is one.
-    baseline_name: of that rule.
+    baselines: name of an environment to the return of the baseline, if there is
+      one.
+    baseline_name: name of the baseline.
 
   Returns:
-    A matplotlib figure: one panel per environment, with horizontal lines for
-    the baseline and for the initial η, that of meta-update 0.
+    A matplotlib figure with one panel per environment, with horizontal lines
+    for the baseline and for the initial η (meta-update 0).
   """
   panels, lines = {}, {}
   for env, rows in evaluations.items():
     title = f'return of fresh agents: {env}'
     panels[title] = {'trained η': rows}
     first = [row['final_return'] for row in rows if row['iteration'] == 0]
-    initial, _ = metrics_table.mean_and_band(np.asarray(first, float))
+    initial, _ = metrics.mean_and_band(np.asarray(first, float))
     lines[title] = {'initial η': float(initial)}
     if env in baselines:
       lines[title][baseline_name] = baselines[env]

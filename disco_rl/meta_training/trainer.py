@@ -1,10 +1,10 @@
-"""A whole meta-update: many agents, one η.
+"""The trainer: runs meta-updates of η with many agents.
 
-Agents are grouped by environment and network; all agents of a group are one
-program, whatever their number, and all groups train the same η.
+Agents are grouped by environment and network. The agents of a group are mapped
+over as lanes, and all groups train the same η.
 
   group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
-  trainer = Trainer([group], config.Config())
+  trainer = Trainer([group], config_lib.Config())
   init_rng, eta_rng, step_rng = training.keys(seed=0)
   state = trainer.init(init_rng, trainer.init_params(eta_rng))
   for step in range(800):
@@ -12,86 +12,63 @@ program, whatever their number, and all groups train the same η.
 """
 
 from collections.abc import Sequence
-import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import chex
 import jax
 import jax.flatten_util
 import jax.numpy as jnp
-from ml_collections import config_dict
 import numpy as np
 import optax
 
-from disco_rl import agent as agent_lib
 from disco_rl import compat
-from disco_rl import episode_returns
-from disco_rl import replay
-from disco_rl import rule_params
+from disco_rl import parallel
 from disco_rl import types
-from disco_rl.environments import registry
-from disco_rl.meta_training import config as config_lib
-from disco_rl.meta_training import meta_agent
+from disco_rl.config import meta_training as config_lib
+from disco_rl.learning import replay
+from disco_rl.meta_training import groups as groups_lib
+from disco_rl.meta_training import lifetimes
+from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
-from disco_rl.value_fns import value_fn
+from disco_rl.meta_training import meta_optimizer as meta_optimizer_lib
+from disco_rl.rule_zoo import file_format
 
-_AGENTS, _BATCH = 'agents', 'batch'
-_P = jax.sharding.PartitionSpec
-_FOREVER = np.iinfo(np.int32).max
-# Folded into keys for draws of their own. Large, since small numbers give the
-# keys that splitting gives too.
-_RESET, _SHARE, _LIFETIME = 2**31 + 1, 2**31 + 2, 2**31 + 3
+# Folded into a key for the keys of agents that are reset. Large, since folding
+# in small numbers gives the keys that splitting gives, too.
+_RESET = 2**31 + 1
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
-  """Agents that differ only by their seeds.
-
-  Attributes:
-    env_fn: makes their environment; it must be one in JAX.
-    agent_settings: see `agent.get_settings_disco`.
-    num_agents: how many.
-    critic: settings of their critics.
-    optimizer: of the agents' parameters; it replaces the one that
-      `agent_settings` describe, and the meta-gradient passes through it, see
-      `Agent`.
-    name: of the environment, in the names of what is logged; by default
-      `group_0`, `group_1`, ...
-  """
-
-  env_fn: registry.EnvironmentFn
-  agent_settings: config_dict.ConfigDict
-  num_agents: int = 2
-  critic: types.ValueFnConfig = dataclasses.field(
-    default_factory=config_lib.default_critic
-  )
-  optimizer: optax.GradientTransformation | None = None
-  name: str | None = None
+# Used together with `Trainer`.
+Group = groups_lib.Group
 
 
 class GroupState(NamedTuple):
   """The agents of a group, leaves [n, ...]."""
 
-  agents: meta_agent.AgentState
-  updates_left: jax.Array  # [n], int32, inner updates until the agent's end.
-  opt_states: Any  # Of an optimiser of η per agent; or None.
+  agents: meta_gradient.AgentState
+  updates_left: jax.Array  # [n], int32, inner updates until an agent's reset.
+  opt_states: Any  # States of one optimiser of η per agent; or None.
 
 
 class UpdateLog(NamedTuple):
-  """What was measured in a meta-update."""
+  """The metrics of a meta-update."""
 
-  # Over agents; what became of η; and of every group, by its name, how many
-  # episodes ended (`episodes/NAME`) and their average return (`return/NAME`).
+  # Averages over agents; norms of the meta-gradient and of the update of η; and
+  # for every group the number of episodes that ended (`episodes/NAME`) and
+  # their average return (`return/NAME`).
   averages: dict[str, float]
   per_agent: dict[str, np.ndarray]  # [n], agents of the first group first.
 
 
 class TrainState(NamedTuple):
-  """All that meta-training carries from one meta-update to the next."""
+  """The state of meta-training, carried from one meta-update to the next."""
 
   step: jax.Array  # [], int32, meta-updates done.
+  num_skipped: jax.Array  # [], int32, successive updates without finite grads.
+  num_over: jax.Array  # [], int32, agents to reset before the next update.
   eta: types.MetaParams
-  opt_state: Any  # Of the one optimiser of η; or None.
+  opt_state: Any  # State of the one optimiser of η; or None.
   groups: tuple[GroupState, ...]
 
 
@@ -100,9 +77,9 @@ class Trainer:
 
   Attributes:
     config: sizes and weights.
-    num_agents: of all groups together.
-    eta_spec: the shapes of η.
-    group_names: one per group, all different.
+    num_agents: number of agents of all groups.
+    eta_spec: specs of η.
+    group_names: names of the groups, all different.
   """
 
   def __init__(
@@ -110,144 +87,120 @@ class Trainer:
     groups: Sequence[Group],
     config: config_lib.Config,
     *,
-    devices: Sequence[jax.Device] | None = None,
-    num_agent_shards: int = 1,
+    placement: parallel.Placement | None = None,
     regularizer: meta_loss.Regularizer | None = None,
     meta_optimizer: optax.GradientTransformation | None = None,
   ):
     """Builds everything; compiles nothing yet.
 
     Args:
-      groups: who trains η.
+      groups: the agents that train η.
       config: sizes and weights.
-      devices: D of them; the first of this process by default. They form a
-        grid of `num_agent_shards` rows.
-      num_agent_shards: over how many rows of devices each group's agents are
-        spread; within a row, every agent's environments are. Must divide D.
-      regularizer: one more term of the meta-loss, logged as `regularizer`: a
-        function of η, of the targets that the rule made in an inner update
-        (what its `unroll_meta_net` returned) and of the agent's outputs before
-        that update, leaves [L, B, ...], to a scalar. It is averaged over inner
-        updates (and devices), and gradients pass through all its arguments.
-      meta_optimizer: of η, instead of the Adam of `config`, whose
-        `learning_rate`, `max_grad_norm` and `max_abs_update` must then be left
-        alone. It is given gradients and parameters as trees like η, so that
-        it can treat parts of η differently; with `config.adam_per_agent`
-        every agent has one of its own.
+      placement: the devices; agents are its lanes. By default the first device
+        of this process.
+      regularizer: a further term of the meta-loss, logged as `regularizer`: a
+        function of η, of the rule's targets in an inner update (the result of
+        `unroll_meta_net`) and of the agent's outputs before that update, leaves
+        [L, B, ...], to a scalar. It is averaged over inner updates (and
+        devices), and gradients pass through all its arguments.
+      meta_optimizer: optimiser of η, instead of the Adam of `config`, whose
+        `learning_rate`, `max_grad_norm` and `max_abs_update` must then be the
+        defaults. It takes gradients and parameters as trees like η, so that it
+        can treat parts of η differently; with `config.adam_per_agent`, every
+        agent has a state of it.
     """
     self.config = config
-    self._regularizer = regularizer
     self._groups = tuple(groups)
-    devices = list(jax.local_devices()[:1] if devices is None else devices)
-    self._mesh = _make_mesh(devices, num_agent_shards)
-    self._num_agent_shards = num_agent_shards
-    self._is_spread = len(devices) > 1
-    batch_shards = len(devices) // num_agent_shards
-    self._batch_axis = _BATCH if self._is_spread else None
-    own_config = config.per_device(batch_shards)
-    if not groups:
-      raise ValueError('meta-training needs at least one group of agents')
-    self.group_names = [
-      f'group_{i}' if group.name is None else group.name
-      for i, group in enumerate(groups)
-    ]
-    self._check_sizes()
+    self._placement = placement or parallel.Placement()
+    self.group_names = groups_lib.check(groups, self._placement)
     self.num_agents = sum(group.num_agents for group in groups)
-    built = [self._build(group, own_config) for group in groups]
+    shard_config = config.per_shard(self._placement.num_batch_shards)
+    built = [
+      groups_lib.build(
+        group, shard_config, self._placement.batch_axis, regularizer
+      )
+      for group in groups
+    ]
     self._meta_agents = [an_agent for an_agent, _ in built]
     self._rules = [rule for _, rule in built]
-    self.eta_spec = _eta_spec(self._rules)
-    self._meta_optimizer = meta_optimizer
-    self._optimizer = _make_optimizer(config, meta_optimizer)
-    self._state_specs = self._make_state_specs()
-    spread = self._spread
-    self._init = jax.jit(
-      spread(self._init_state, (_P(), _P()), self._state_specs)
+    self.eta_spec = groups_lib.eta_spec(self._rules)
+    self._optimizer = meta_optimizer_lib.MetaOptimizer(config, meta_optimizer)
+    specs = self._state_specs = self._make_state_specs()
+    whole, by_lane = parallel.REPLICATED, parallel.BY_LANE
+    self._init = self._placement.compile(
+      self._init_state, (whole, whole), specs
     )
-    self._update = jax.jit(
-      spread(
-        self._meta_update,
-        (self._state_specs, _P()),
-        (self._state_specs, _P(), _P(_AGENTS)),
-      ),
-      donate_argnums=0,
+    self._update = self._placement.compile(
+      self._meta_update, (specs, whole), (specs, whole, by_lane), donate=[0]
     )
-    self._reset = jax.jit(
-      spread(
-        self._reset_agents,
-        (self._state_specs, _P(), _P(_AGENTS)),
-        self._state_specs,
-      ),
-      donate_argnums=0,
+    self._reset = self._placement.compile(
+      self._reset_agents, (specs, whole), specs, donate=[0]
     )
 
   def init_params(self, rng: chex.PRNGKey) -> types.MetaParams:
-    """Random η."""
+    """Draws random η."""
     eta, _ = jax.jit(self._rules[0].init_params)(rng)
     return eta
 
   def init(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
-    """Newborn agents.
+    """Makes fresh agents.
 
     Args:
       rng: split into one key per agent, those of the first group first.
-      eta: where to begin.
+      eta: the initial η.
 
     Returns:
       The state.
     """
-    rule_params.check_like(eta, self.eta_spec, 'the initial η')
+    file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
     spec = jax.eval_shape(self._init, rng, eta)
-    replay.check_fits([group.agents.buffer for group in spec.groups])
-    rng = jnp.asarray(rng)
-    if not self._is_spread and rng.devices() != set(self._mesh.devices.flat):
-      # All that follows is computed where its arguments are.
-      rng, eta = jax.device_put((rng, eta), self._mesh.devices.flat[0])
-    return self._init(rng, eta)
+    parallel.check_fits(
+      [group.agents.buffer for group in spec.groups],
+      'the replay',
+      'make replay_capacity smaller, or train fewer agents at once',
+    )
+    # Programs run on the devices of their arguments.
+    return self._init(
+      *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
+    )
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey
   ) -> tuple[TrainState, UpdateLog]:
-    """One meta-update, after agents whose time is over were born anew.
+    """Runs one meta-update, first resetting agents whose lifetime ended.
 
     Args:
-      state: from `init` or the last update; used up.
+      state: from `init` or the last update; donated.
       rng: split in (act, update), each split per agent.
 
     Returns:
-      The state after, and what was measured.
+      The state after, and the metrics.
     """
-    is_over = [np.asarray(g.updates_left) <= 0 for g in state.groups]
-    num_resets = int(sum(over.sum() for over in is_over))
+    # Computed with the log of the last meta-update, so this does not block.
+    num_resets = int(state.num_over)
     if num_resets:
-      state = self._reset(state, _fold(rng, _RESET), tuple(is_over))
+      state = self._reset(state, jax.random.fold_in(rng, _RESET))
     state, log, group_logs = self._update(state, rng)
-    log, group_logs = jax.device_get((log, group_logs))
+    log, group_logs = self._placement.fetch((log, group_logs))
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
     averages['num_resets'] = float(num_resets)
     for name, group_log in zip(self.group_names, group_logs, strict=True):
       episodes, total = (
-        float(np.sum(group_log[key])) for key in meta_agent.EPISODE_LOG
+        float(np.sum(group_log[key])) for key in meta_gradient.EPISODE_LOG
       )
       averages[f'episodes/{name}'] = episodes
       averages[f'return/{name}'] = total / episodes if episodes else np.nan
     return state, UpdateLog(averages, per_agent)
 
   def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
-    """The program of `update`, lowered and not compiled: to be examined."""
+    """Lowers the program of `update`, for inspection, without compiling it."""
     return self._update.lower(state, rng)
 
-  def place(self, state: TrainState) -> TrainState:
-    """Puts a state, e.g. from a checkpoint, on the devices."""
-    if not self._is_spread:
-      return jax.device_put(state, self._mesh.devices.flat[0])
-    shardings = jax.tree.map(
-      lambda spec: jax.sharding.NamedSharding(self._mesh, spec),
-      self._state_specs,
-    )
-    return jax.device_put(state, shardings)
+  def from_checkpoint(self, saved: TrainState) -> TrainState:
+    """Puts a saved state on the devices."""
+    return self._placement.put(saved, self._state_specs)
 
   def _init_state(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
     config = self.config
@@ -255,30 +208,26 @@ class Trainer:
     for keys, an_agent in zip(
       self._split_keys(rng), self._meta_agents, strict=True
     ):
-      agents = self._over_agents(an_agent.init, keys)
-      # Copied, since the target network starts as the network itself, and
-      # memory that is donated must not be shared.
-      agents = jax.tree.map(lambda x: jnp.array(x, copy=True), agents)
-      lifetimes = jax.vmap(self._sample_lifetime)(keys)
-      # The first life is cut short at random, so that not all end together.
-      shares = jax.vmap(lambda key: jax.random.uniform(_fold(key, _SHARE)))(
-        keys
-      )
-      first = jnp.maximum((shares * lifetimes).astype(jnp.int32), 1)
+      # Copied, since target parameters may share buffers with parameters.
+      agents = parallel.copy(self._placement.map_lanes(an_agent.init, keys))
       opt_states = None
       if config.adam_per_agent:
-        opt_states = jax.vmap(lambda _: self._init_optimizer(eta))(keys)
+        opt_states = jax.vmap(lambda _: self._optimizer.init(eta))(keys)
       groups.append(
         GroupState(
           agents=agents,
-          updates_left=first if config.lifetimes else lifetimes,
+          updates_left=jax.vmap(
+            lambda key: lifetimes.sample_first(key, config.lifetimes)
+          )(keys),
           opt_states=opt_states,
         )
       )
     return TrainState(
       step=jnp.zeros([], jnp.int32),
-      eta=jax.tree.map(lambda x: jnp.array(x, copy=True), eta),
-      opt_state=(None if config.adam_per_agent else self._init_optimizer(eta)),
+      num_skipped=jnp.zeros([], jnp.int32),
+      num_over=jnp.zeros([], jnp.int32),
+      eta=parallel.copy(eta),
+      opt_state=None if config.adam_per_agent else self._optimizer.init(eta),
       groups=tuple(groups),
     )
 
@@ -294,32 +243,35 @@ class Trainer:
       self._split_keys(update_rng),
       strict=True,
     ):
-
-      def one_agent(inputs: Any, an_agent: Any = an_agent) -> Any:
-        return self._one_agent(an_agent, state.eta, *inputs)
-
-      new_group, contributions, log = self._over_agents(
-        one_agent, (group, act_keys, update_keys)
+      new_group, contributions, log = self._placement.map_lanes(
+        functools.partial(self._one_agent, an_agent, state.eta),
+        group,
+        act_keys,
+        update_keys,
       )
       groups.append(new_group)
       logs.append(log)
       sums.append(jax.tree.map(lambda x: jnp.sum(x, axis=0), contributions))
     totals = jax.tree.map(lambda *xs: sum(xs), *sums)
-    if self._is_spread:
-      totals = jax.lax.psum(totals, _AGENTS)
-    num_good = totals.pop('num_good')
-    averages = jax.tree.map(lambda x: x / jnp.maximum(num_good, 1.0), totals)
+    totals = self._placement.sum_lane_shards(totals)
+    num_finite = totals.pop('num_finite')
+    num_over = totals.pop('num_over')
+    averages = jax.tree.map(lambda x: x / jnp.maximum(num_finite, 1.0), totals)
     grads = averages['grads']
     if self.config.adam_per_agent:
       updates, opt_state = averages['updates'], None
     else:
-      updates, opt_state = self._optimize(grads, state.opt_state, state.eta)
-    is_good = num_good > 0
-    keep = lambda new, old: jnp.where(is_good, new, old)
+      updates, opt_state = self._optimizer.update(
+        grads, state.opt_state, state.eta
+      )
+    any_finite = num_finite > 0
+    keep = lambda new, old: jnp.where(any_finite, new, old)
     _, unravel = jax.flatten_util.ravel_pytree(state.eta)
-    eta_updates = unravel(jnp.where(is_good, updates, 0.0))
+    eta_updates = unravel(jnp.where(any_finite, updates, 0.0))
     new_state = TrainState(
       step=state.step + 1,
+      num_skipped=jnp.where(any_finite, 0, state.num_skipped + 1),
+      num_over=num_over.astype(jnp.int32),
       eta=optax.apply_updates(state.eta, eta_updates),
       opt_state=jax.tree.map(keep, opt_state, state.opt_state),
       groups=tuple(groups),
@@ -328,275 +280,115 @@ class Trainer:
       **averages['log'],
       meta_grad_norm=compat.tree_norm(grads),
       meta_up_norm=compat.tree_norm(updates),
-      num_bad_agents=self.num_agents - num_good,
+      num_nonfinite_agents=self.num_agents - num_finite,
     )
     return new_state, log, tuple(logs)
 
   def _one_agent(
     self,
-    an_agent: meta_agent.MetaAgent,
+    an_agent: meta_gradient.MetaAgent,
     eta: types.MetaParams,
     group: GroupState,
     act_rng: chex.PRNGKey,
     update_rng: chex.PRNGKey,
   ) -> tuple[GroupState, dict[str, Any], types.LogDict]:
-    """One agent's part; what is not finite does not count."""
+    """Computes one agent's contribution, zeros if it is non-finite."""
     result = an_agent.meta_gradient(eta, group.agents, act_rng, update_rng)
-    # The norms of gradients and updates tell of every parameter.
-    # η is one long vector here: an operation per tensor of it would take long
-    # to compile.
+    # Norms are non-finite if any parameter is. η is one long vector here, since
+    # operations per tensor would take long to compile.
     grads, _ = jax.flatten_util.ravel_pytree(result.grads)
     norms = (result.inner_log['global_update_norm'], result.log['meta_loss'])
-    is_good = _all_finite((jnp.sum(jnp.square(grads)), norms))
-    only_good = lambda tree: jax.tree.map(
-      lambda x: jnp.where(is_good, x, jnp.zeros_like(x)), tree
+    is_finite = _all_finite((jnp.sum(jnp.square(grads)), norms))
+    only_finite = lambda tree: jax.tree.map(
+      lambda x: jnp.where(is_finite, x, jnp.zeros_like(x)), tree
     )
     contribution = dict(
-      num_good=is_good.astype(jnp.float32),
-      grads=only_good(grads),
-      log=only_good(
+      num_finite=is_finite.astype(jnp.float32),
+      grads=only_finite(grads),
+      log=only_finite(
         {
           name: x
           for name, x in result.log.items()
-          if name not in meta_agent.EPISODE_LOG
+          if name not in meta_gradient.EPISODE_LOG
         }
       ),
     )
     opt_state = group.opt_states
     if self.config.adam_per_agent:
-      updates, opt_state = self._optimize(
+      updates, opt_state = self._optimizer.update(
         contribution['grads'], group.opt_states, eta
       )
-      contribution['updates'] = only_good(updates)
+      contribution['updates'] = only_finite(updates)
       opt_state = jax.tree.map(
-        lambda new, old: jnp.where(is_good, new, old),
+        lambda new, old: jnp.where(is_finite, new, old),
         opt_state,
         group.opt_states,
       )
     left = group.updates_left
     if self.config.lifetimes:
       left = left - self.config.num_inner_updates
-    # An agent that broke is born anew.
-    left = jnp.where(is_good, left, 0)
+    # Agents that diverged are reset.
+    left = jnp.where(is_finite, left, 0)
+    contribution['num_over'] = (left <= 0).astype(jnp.float32)
     return GroupState(result.state, left, opt_state), contribution, result.log
 
-  def _init_optimizer(self, eta: types.MetaParams) -> Any:
-    if self._meta_optimizer is None:
-      eta, _ = jax.flatten_util.ravel_pytree(eta)
-    return self._optimizer.init(eta)
-
-  def _optimize(
-    self, grads: jax.Array, opt_state: Any, eta: types.MetaParams
-  ) -> tuple[jax.Array, Any]:
-    """The update of η from its gradient, both as one vector."""
-    if self._meta_optimizer is None:
-      return self._optimizer.update(grads, opt_state)
-    _, unravel = jax.flatten_util.ravel_pytree(eta)
-    updates, opt_state = self._optimizer.update(unravel(grads), opt_state, eta)
-    return jax.flatten_util.ravel_pytree(updates)[0], opt_state
-
-  def _reset_agents(
-    self, state: TrainState, rng: chex.PRNGKey, is_over: tuple[jax.Array, ...]
-  ) -> TrainState:
-    """Agents whose time is over begin anew; what they taught η stays."""
+  def _reset_agents(self, state: TrainState, rng: chex.PRNGKey) -> TrainState:
+    """Resets agents whose lifetime ended, but not their optimisers of η."""
     groups = []
-    for group, an_agent, keys, over in zip(
-      state.groups,
-      self._meta_agents,
-      self._split_keys(rng),
-      is_over,
-      strict=True,
+    for group, an_agent, keys in zip(
+      state.groups, self._meta_agents, self._split_keys(rng), strict=True
     ):
+      is_over = group.updates_left <= 0
 
-      def choose(new: jax.Array, old: jax.Array, over: Any = over) -> jax.Array:
-        shape = over.shape + (1,) * (new.ndim - over.ndim)
-        return jnp.where(over.reshape(shape), new, old)
+      def choose(new: Any, old: Any, is_over: Any = is_over) -> jax.Array:
+        shape = is_over.shape + (1,) * (new.ndim - is_over.ndim)
+        return jnp.where(is_over.reshape(shape), new, old)
 
-      newborn = self._over_agents(an_agent.init, keys)
-      lifetimes = jax.vmap(self._sample_lifetime)(keys)
+      fresh = self._placement.map_lanes(an_agent.init, keys)
+      new_lifetimes = jax.vmap(
+        lambda key: lifetimes.sample(key, self.config.lifetimes)
+      )(keys)
       groups.append(
         group._replace(
-          agents=jax.tree.map(choose, newborn, group.agents),
-          updates_left=choose(lifetimes, group.updates_left),
+          agents=jax.tree.map(choose, fresh, group.agents),
+          updates_left=choose(new_lifetimes, group.updates_left),
         )
       )
-    return state._replace(groups=tuple(groups))
-
-  def _sample_lifetime(self, rng: chex.PRNGKey) -> jax.Array:
-    if not self.config.lifetimes:
-      return jnp.asarray(_FOREVER, jnp.int32)
-    lifetimes = jnp.asarray(self.config.lifetimes, jnp.int32)
-    weights = 1.0 / lifetimes
-    return jax.random.choice(
-      _fold(rng, _LIFETIME), lifetimes, p=weights / jnp.sum(weights)
+    return state._replace(
+      groups=tuple(groups), num_over=jnp.zeros([], jnp.int32)
     )
-
-  def _over_agents(self, function: Any, args: Any) -> Any:
-    """Maps over axis 0, some in lockstep and the others in turn."""
-    at_once = self.config.agents_at_once
-    if at_once == 1:
-      return jax.lax.map(function, args)
-    num = jax.tree.leaves(args)[0].shape[0]
-    if at_once is None or at_once >= num:
-      return jax.vmap(function)(args)
-    return jax.lax.map(function, args, batch_size=at_once)
 
   def _split_keys(self, rng: chex.PRNGKey) -> list[chex.PRNGKey]:
-    """One key per agent, by group; where spread, those of this device's."""
+    """Returns one key per agent of this shard, by group."""
     keys = jax.random.split(rng, self.num_agents)
-    split, start = [], 0
-    for group in self._groups:
-      own = keys[start : start + group.num_agents]
-      start += group.num_agents
-      if self._is_spread:
-        size = group.num_agents // self._num_agent_shards
-        first = jax.lax.axis_index(_AGENTS) * size
-        own = jax.lax.dynamic_slice_in_dim(own, first, size)
-      split.append(own)
-    return split
-
-  def _check_sizes(self) -> None:
-    if len(set(self.group_names)) < len(self._groups):
-      raise ValueError(
-        f'groups must have different names, got {self.group_names}'
-      )
-    for group in self._groups:
-      if group.num_agents < 1:
-        raise ValueError(f'num_agents must be >= 1, got {group.num_agents}')
-      if group.num_agents % self._num_agent_shards:
-        raise ValueError(
-          f'{group.num_agents} agents of a group cannot be spread over '
-          f'{self._num_agent_shards} rows of devices'
-        )
-
-  def _build(
-    self, group: Group, config: config_lib.Config
-  ) -> tuple[meta_agent.MetaAgent, Any]:
-    env = registry.as_environment_fn(group.env_fn)(config.num_envs, 0)
-    if not env.is_jittable:
-      env.close()
-      name = group.name or type(env).__name__
-      raise ValueError(host_environment_message(name))
-    agent = agent_lib.Agent(
-      single_observation_spec=env.single_observation_spec(),
-      single_action_spec=env.single_action_spec(),
-      agent_settings=group.agent_settings,
-      batch_axis_name=self._batch_axis,
-      optimizer=group.optimizer,
-    )
-    critic = value_fn.ValueFunction(group.critic, self._batch_axis)
-    built = meta_agent.MetaAgent(
-      agent, critic, env, config, self._batch_axis, self._regularizer
-    )
-    return built, agent.update_rule
+    ends = np.cumsum([group.num_agents for group in self._groups])
+    return [self._placement.own_lanes(x) for x in jnp.split(keys, ends[:-1])]
 
   def _make_state_specs(self) -> TrainState:
-    whole: Any = _P()
-    by_agent: Any = _P(_AGENTS)
-    by_batch: Any = _P(_AGENTS, _BATCH)
+    whole: Any = parallel.REPLICATED
+    by_lane: Any = parallel.BY_LANE
+    by_batch: Any = parallel.BY_BATCH
     buffer = None
-    if self.config.num_replayed:
-      buffer = replay.ReplayState(data=by_batch, num_added=by_agent)
-    agents = meta_agent.AgentState(
-      learner=by_agent,
-      critic=by_agent,
-      actor=by_batch,
-      buffer=buffer,
-      episodes=episode_returns.RunningEpisodes(by_batch, by_batch),
-    )
+    if not self.config.batching.on_policy:
+      buffer = replay.ReplayState(data=by_batch, num_added=by_lane)
     per_agent = self.config.adam_per_agent
     group = GroupState(
-      agents=agents,
-      updates_left=by_agent,
-      opt_states=by_agent if per_agent else None,
+      agents=meta_gradient.AgentState(
+        learner=by_lane, actor=by_batch, buffer=buffer, episodes=by_batch
+      ),
+      updates_left=by_lane,
+      opt_states=by_lane if per_agent else None,
     )
     return TrainState(
       step=whole,
+      num_skipped=whole,
+      num_over=whole,
       eta=whole,
       opt_state=None if per_agent else whole,
       groups=(group,) * len(self._groups),
     )
 
-  def _spread(self, function: Any, in_specs: Any, out_specs: Any) -> Any:
-    """`function` on all devices; itself where there is only one."""
-    if not self._is_spread:
-      return function
-    # Gradients are averaged by hand.
-    return compat.shard_map(function, self._mesh, in_specs, out_specs)
-
-
-def host_environment_message(name: str) -> str:
-  """Why η cannot be trained in an environment on the host, and what can be.
-
-  Args:
-    name: of the environment.
-
-  Returns:
-    A sentence or two.
-  """
-  return (
-    f'meta-training cannot use {name}, which runs on the host, outside of JAX: '
-    'all agents act and learn inside one compiled program, so it needs '
-    'environments written in JAX, such as catch, gymnax:<id> or your own. Use '
-    'one of those; or `disco-rl eval` trains agents there with a rule that '
-    'stays as it is'
-  )
-
-
-def _make_mesh(
-  devices: list[jax.Device], num_agent_shards: int
-) -> jax.sharding.Mesh:
-  if num_agent_shards < 1 or len(devices) % num_agent_shards:
-    raise ValueError(
-      f'{len(devices)} devices cannot form {num_agent_shards} equal rows'
-    )
-  grid = np.asarray(devices).reshape(num_agent_shards, -1)
-  return jax.sharding.Mesh(grid, (_AGENTS, _BATCH))
-
-
-def _eta_spec(rules: Sequence[Any]) -> types.MetaParams:
-  """The shapes of η, on which all groups must agree."""
-  specs = [
-    jax.eval_shape(lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0])
-    for rule in rules
-  ]
-  if not jax.tree.leaves(specs[0]):
-    raise ValueError(
-      'the rule of the agents has no parameters that could be trained'
-    )
-  for i, spec in enumerate(specs):
-    rule_params.check_like(spec, specs[0], f'the parameters of group {i}')
-  return specs[0]
-
-
-def _make_optimizer(
-  config: config_lib.Config,
-  meta_optimizer: optax.GradientTransformation | None,
-) -> optax.GradientTransformation:
-  """The optimiser of η: the user's, or that of the config."""
-  if meta_optimizer is not None:
-    default = config_lib.Config()
-    for name in ('learning_rate', 'max_grad_norm', 'max_abs_update'):
-      if getattr(config, name) != getattr(default, name):
-        raise ValueError(
-          f'{name} ({getattr(config, name)}) is that of the Adam which a '
-          'meta_optimizer replaces: give one or the other'
-        )
-    return meta_optimizer
-  parts = []
-  if config.max_grad_norm is not None:
-    parts.append(optax.clip_by_global_norm(config.max_grad_norm))
-  parts.append(optax.scale_by_adam())
-  if config.max_abs_update is not None:
-    parts.append(optax.clip(config.max_abs_update))
-  parts.append(optax.scale(-config.learning_rate))
-  return optax.chain(*parts)
-
 
 def _all_finite(tree: Any) -> jax.Array:
   leaves = [jnp.ravel(x) for x in jax.tree.leaves(tree)]
   return jnp.all(jnp.isfinite(jnp.concatenate(leaves)))
-
-
-def _fold(rng: chex.PRNGKey, number: int) -> chex.PRNGKey:
-  return jax.random.fold_in(rng, number)

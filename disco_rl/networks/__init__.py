@@ -1,1 +1,1 @@
-"""Agent networks, action models, and the rule's own network."""
+"""Agent networks, action models, and the meta-network."""

@@ -1,4 +1,4 @@
-"""Action models: predictions for every action from one embedding."""
+"""Action models: predict outputs for every action from one embedding."""
 
 from collections.abc import Callable, Sequence
 import math
@@ -14,12 +14,12 @@ from disco_rl.networks import lstm
 
 
 class LSTMModel:
-  """One LSTM step per action, from a root state computed from the embedding.
+  """Takes one LSTM step per action, from a root state given by the embedding.
 
-  The root cell is a linear map of the embedding and the root hidden vector its
-  tanh. Every action's one-hot is the input of one step from that root, and one
-  MLP per output reads the result. Call it inside a Haiku transform: its
-  parameters belong to the module that calls it.
+  The root cell is a linear map of the embedding, and the root hidden vector its
+  tanh. Each action's one-hot is the input of one step from that root, and one
+  MLP per output is applied to the result. To be called inside a Haiku
+  transform: its parameters belong to the calling module.
   """
 
   def __init__(
@@ -46,7 +46,7 @@ class LSTMModel:
   def __call__(
     self, embedding: jax.Array, actions: types.Array | None = None
   ) -> dict[str, jax.Array]:
-    """Predicts for all actions, or for one of each row.
+    """Predicts the outputs of all actions, or of one action per row.
 
     Args:
       embedding: [B, D].
@@ -65,7 +65,7 @@ class LSTMModel:
   def model_step(
     self, embedding: hk.LSTMState, actions: types.Array | None = None
   ) -> dict[str, jax.Array]:
-    """Takes one LSTM step and predicts.
+    """Takes one LSTM step and predicts the outputs.
 
     Args:
       embedding: the root state, see `root_embedding`.

@@ -1,8 +1,8 @@
-"""Convolutions that are fast where XLA's are not.
+"""Convolutions that avoid a slow path of XLA on CPU.
 
 On CPU, XLA differentiates a convolution inside a loop or a condition ten times
-slower than outside of one, and all of training is inside loops. As a matrix
-product of shifted copies it is slower outside, but five times faster inside.
+slower than outside, and all training runs inside loops. A matrix product of
+shifted copies is slower outside, but five times faster inside.
 """
 
 import haiku as hk
@@ -12,17 +12,17 @@ import numpy as np
 
 
 class Conv2D(hk.Module):
-  """`hk.Conv2D` with stride 1 that keeps the image's size.
+  """A convolution with stride 1 that keeps the image's size.
 
-  Parameters have its names, shapes and initial values.
+  Names, shapes and initial values of its parameters are those of `hk.Conv2D`.
   """
 
   def __init__(self, channels: int, kernel: int, name: str = 'conv2_d'):
     """Initialises the layer.
 
     Args:
-      channels: of the output.
-      kernel: its width, an odd number.
+      channels: number of output channels.
+      kernel: width of the kernel, an odd number.
       name: Haiku name.
     """
     super().__init__(name=name)
@@ -32,7 +32,7 @@ class Conv2D(hk.Module):
     self._kernel = kernel
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """[N, H, W, C] to [N, H, W, channels]."""
+    """Convolves images, [N, H, W, C] to [N, H, W, channels]."""
     kernel, size = self._kernel, x.shape[-1]
     w = hk.get_parameter(
       'w',
@@ -52,7 +52,7 @@ class Conv2D(hk.Module):
 
 
 def convolve_by_product(x: jax.Array, w: jax.Array) -> jax.Array:
-  """A convolution with stride 1 as one matrix product.
+  """Computes a convolution with stride 1 as one matrix product.
 
   Args:
     x: [N, H, W, C].

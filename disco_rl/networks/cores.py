@@ -18,33 +18,33 @@ from disco_rl.networks import lstm
 
 
 class LSTMCore:
-  """An LSTM whose state is zeroed where an episode begins."""
+  """An LSTM whose state is reset at the start of an episode."""
 
   def __init__(self, size: int = 256):
     """Initialises the core.
 
     Args:
-      size: H, hidden units.
+      size: H, the number of hidden units.
     """
     self._size = size
 
   def initial_state(self, batch_size: int) -> hk.LSTMState:
-    """Zeros, [B, H] each."""
+    """Makes a state of zeros, [B, H] each."""
     zeros = jnp.zeros((batch_size, self._size))
     return hk.LSTMState(hidden=zeros, cell=zeros)
 
   def __call__(
     self, embeddings: jax.Array, should_reset: types.Array, state: hk.LSTMState
   ) -> tuple[jax.Array, hk.LSTMState]:
-    """Runs along a trajectory.
+    """Runs the LSTM along a trajectory.
 
     Args:
       embeddings: [T, B, D].
-      should_reset: [T, B], where the state is zeroed *before* the step.
-      state: before the first step, [B, H] each.
+      should_reset: [T, B], True where the state is zeroed *before* the step.
+      state: the state before the first step, [B, H] each.
 
     Returns:
-      [T, B, H], and the state after the last step.
+      The hidden vectors [T, B, H], and the state after the last step.
     """
     weights = lstm.get_weights(embeddings.shape[-1], self._size, name='core')
     return lstm.unroll(

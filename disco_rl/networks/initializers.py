@@ -1,4 +1,4 @@
-"""Initial values of parameters."""
+"""Initializers of parameters."""
 
 import haiku as hk
 
@@ -6,5 +6,5 @@ import haiku as hk
 def truncated_normal(
   stddev: float | None,
 ) -> hk.initializers.Initializer | None:
-  """Truncated normal of a standard deviation; None is Haiku's default."""
+  """Makes a truncated-normal initializer; None for Haiku's default."""
   return None if stddev is None else hk.initializers.TruncatedNormal(stddev)

@@ -1,9 +1,9 @@
-"""The LSTM cell with its input and recurrent products taken apart.
+"""An LSTM cell with separate input and recurrent products.
 
 `hk.LSTM` multiplies the concatenation `[x, h]` by one matrix. Split by rows,
-the product is `x·Wₓ + h·Wₕ`, and one of the halves can often be done once for
-many steps (all inputs of a sequence) or once for many inputs (all actions from
-one state). Parameter names, shapes and initial values are those of `hk.LSTM`.
+the product is `x·Wₓ + h·Wₕ`, and one half can often be computed once for many
+steps (all inputs of a sequence) or once for many inputs (all actions from one
+state). Parameter names, shapes and initial values are those of `hk.LSTM`.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class LSTMWeights(NamedTuple):
 
 
 def get_weights(input_size: int, hidden_size: int, name: str) -> LSTMWeights:
-  """Creates (or fetches) the Haiku parameters `<name>/linear/{w, b}`."""
+  """Gets the Haiku parameters `<name>/linear/{w, b}`."""
   fan_in = input_size + hidden_size
   with hk.name_scope(f'{name}/linear'):
     w = hk.get_parameter(
@@ -38,7 +38,7 @@ def get_weights(input_size: int, hidden_size: int, name: str) -> LSTMWeights:
 
 
 def apply_gates(gates: jax.Array, cell: jax.Array) -> hk.LSTMState:
-  """The element-wise half of an LSTM step.
+  """Computes the element-wise half of an LSTM step.
 
   Args:
     gates: [..., 4H], `x·Wₓ + h·Wₕ + b`.
@@ -48,7 +48,7 @@ def apply_gates(gates: jax.Array, cell: jax.Array) -> hk.LSTMState:
     The new hidden and cell vectors, [..., H].
   """
   i, g, f, o = jnp.split(gates, 4, axis=-1)
-  # The bias of 1 makes a fresh LSTM remember.
+  # The bias of 1 opens the forget gate at initialisation.
   cell = jax.nn.sigmoid(f + 1) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
   return hk.LSTMState(hidden=jax.nn.sigmoid(o) * jnp.tanh(cell), cell=cell)
 
@@ -64,14 +64,14 @@ def unroll(
   """Runs an LSTM over a sequence.
 
   Args:
-    weights: of an LSTM with H hidden units.
+    weights: weights of an LSTM with H hidden units.
     xs: [T, B, D], the inputs.
-    should_reset: [T, B], where the state is zeroed before the step.
-    state: to begin with, [B, H] each; None for zeros.
-    reverse: whether to begin with the last step.
+    should_reset: [T, B], True where the state is zeroed before the step.
+    state: the initial state, [B, H] each; None for zeros.
+    reverse: whether to run backward, from the last step to the first.
 
   Returns:
-    [T, B, H], the hidden vectors, and the state in the end.
+    The hidden vectors [T, B, H], and the final state.
   """
   gates_x: jax.Array = jnp.asarray(xs) @ weights.w_x + weights.b  # [T, B, 4H]
   keep = 1.0 - jnp.asarray(should_reset, gates_x.dtype)[..., None]  # [T, B, 1]

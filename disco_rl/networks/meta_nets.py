@@ -1,8 +1,8 @@
-"""The rule's own network: from an agent's experience to its targets.
+"""The meta-network: computes an agent's targets from its experience.
 
 An LSTM runs backward over the trajectory, so that the target of a step may
-depend on what came after it, and is gated by a second LSTM that takes one step
-per *update* and lives as long as the agent does.
+depend on later steps. It is gated by a second, life-long LSTM, which takes one
+step per *update* and whose state is kept for the agent's lifetime.
 """
 
 import abc
@@ -22,13 +22,13 @@ from disco_rl.update_rules import input_transforms
 
 
 class MetaNet(hk.Module):
-  """What a rule asks of its network, as a Haiku module."""
+  """The interface of a meta-network, a Haiku module."""
 
   @abc.abstractmethod
   def __call__(
     self, inputs: types.UpdateRuleInputs, axis_name: Any | None
   ) -> dict[str, jax.Array]:
-    """Produces the targets of one trajectory.
+    """Computes the targets of one trajectory.
 
     Args:
       inputs: the trajectory.
@@ -63,15 +63,16 @@ class LSTM(MetaNet):
       hidden_size: H, units of the backward LSTM.
       embedding_size: layer sizes of the MLPs that embed y and z.
       prediction_size: Y, the size of the targets ŷ and ẑ.
-      meta_rnn_kwargs: keyword arguments of the life-long `MetaLSTM`; without an
-        `input_option` it sees the same inputs as this network.
-      input_option: which inputs the network sees.
+      meta_rnn_kwargs: keyword arguments of the life-long `MetaLSTM`, whose
+        `input_option` is by default that of this network.
+      input_option: the inputs of the network.
       policy_channels: channels of the blocks that embed per-action inputs.
-      policy_target_channels: channels of the blocks that produce π̂.
-      policy_target_stddev: of the initial weights of π̂'s last layer.
-      output_stddev: of the initial weights of `meta_input_emb`.
-      aux_stddev: of the initial weights of ŷ and ẑ.
-      state_stddev: of the initial weights of the life-long gate.
+      policy_target_channels: channels of the blocks that compute π̂.
+      policy_target_stddev: standard deviation of the initial weights of π̂'s
+        last layer; None for Haiku's default, here and below.
+      output_stddev: the same for `meta_input_emb`.
+      aux_stddev: the same for ŷ and ẑ.
+      state_stddev: the same for the life-long gate.
       name: Haiku name.
     """
     super().__init__(name=name)
@@ -94,11 +95,11 @@ class LSTM(MetaNet):
   def __call__(
     self, inputs: types.UpdateRuleInputs, axis_name: Any | None
   ) -> dict[str, jax.Array]:
-    """Produces the targets of one trajectory and advances the life-long state.
+    """Computes the targets of one trajectory and updates the life-long state.
 
     Args:
-      inputs: a trajectory; see `update_rules.disco.get_input_option` for what
-        must be in it.
+      inputs: a trajectory; see `update_rules.disco.get_input_option` for its
+        required entries.
       axis_name: axis (or axes) to average the life-long LSTM's input over.
 
     Returns:
@@ -145,7 +146,7 @@ class LSTM(MetaNet):
 
 
 class MetaLSTM(hk.Module):
-  """The life-long LSTM: one step per agent update, one state per agent."""
+  """The life-long LSTM, with one step per agent update, one state per agent."""
 
   def __init__(
     self,
@@ -159,9 +160,9 @@ class MetaLSTM(hk.Module):
     """Initialises the network.
 
     Args:
-      input_option: which inputs the network sees.
+      input_option: the inputs of the network.
       policy_channels: channels of the blocks that embed per-action inputs.
-      embedding_size: layer sizes of the MLP in front of the LSTM.
+      embedding_size: layer sizes of the MLP before the LSTM.
       pred_embedding_size: layer sizes of the MLPs that embed y and z.
       hidden_size: units of the LSTM.
       name: Haiku name.
@@ -175,13 +176,13 @@ class MetaLSTM(hk.Module):
     self._hidden_size = hidden_size
 
   def initial_state(self) -> hk.LSTMState:
-    """The state of an agent that has not learned yet, unbatched."""
+    """Makes the state before the first update, unbatched."""
     return hk.LSTMState(
       hidden=jnp.zeros(self._hidden_size), cell=jnp.zeros(self._hidden_size)
     )
 
   def output(self, state: hk.LSTMState) -> jax.Array:
-    """What the state shows to the rest of the network, [hidden_size]."""
+    """Returns the output of a state, [hidden_size]."""
     return state.hidden
 
   # The method's name is part of the parameter names.
@@ -196,8 +197,8 @@ class MetaLSTM(hk.Module):
 
     Args:
       inputs: the trajectory of this update.
-      meta_out: what the network produced for it; read are `meta_input_emb`
-        [T, B, 1] and `y` [T, B, Y], logits of ŷ.
+      meta_out: the network's outputs for it, with `meta_input_emb` [T, B, 1]
+        and `y` [T, B, Y], the logits of ŷ.
       state: the state before this update, unbatched.
       axis_name: axis (or axes) to average over besides time and batch.
 
@@ -223,13 +224,13 @@ class MetaLSTM(hk.Module):
 
 
 class ActionMixer(hk.Module):
-  """Blocks that treat all actions alike, whatever their number.
+  """Permutation-equivariant blocks over any number of actions.
 
   A block concatenates each action's channels with their mean over actions and
   applies one ReLU layer. Split by rows, its matrix gives
-  `xₐ·W + mean(x)·W'`, which needs no concatenation; channels that all actions
-  share are their own mean, so `W` and `W'` may be added up for them first and
-  nothing is tiled.
+  `xₐ·W + mean(x)·W'`, which needs no concatenation. Channels that all actions
+  share equal their mean, so `W` and `W'` are added up for them and nothing is
+  tiled.
   """
 
   def __init__(self, channels: Sequence[int], name: str = 'sequential'):
@@ -271,7 +272,7 @@ class ActionMixer(hk.Module):
 def _pointwise_conv_weights(
   size_in: int, size_out: int
 ) -> tuple[jax.Array, jax.Array]:
-  """Parameters of a `hk.Conv1D` with kernel 1, as a matrix and a bias."""
+  """Gets the matrix and bias of a `hk.Conv1D` with kernel 1."""
   with hk.name_scope('conv1_d'):
     w = hk.get_parameter(
       'w',
@@ -306,8 +307,8 @@ def _embed(
   num_steps, batch_size = actions.shape
   num_actions = policy.shape[-1]
 
-  # Several inputs begin alike, with the most expensive transforms of all: what
-  # begins alike is computed once.
+  # Several inputs share a prefix of expensive transforms, which is computed
+  # once.
   shared: dict[tuple[str, ...], jax.Array] = {}
 
   def transformed(source: str, transforms: tuple[str, ...]) -> jax.Array:

@@ -1,8 +1,8 @@
-"""Agent networks: a torso, perhaps a memory, and one head per output.
+"""Agent networks: a torso, an optional memory, and one head per output.
 
-Networks are found by the name of their torso (`torsos.TORSOS`), or among
-`NETWORKS`; all of them take the same keyword arguments besides those of the
-torso.
+A network is built by the name of its torso (`torsos.TORSOS`) or by its own name
+in `NETWORKS`. Networks around a torso take the keyword arguments of the torso
+and those of `MLPHeadNet`.
 """
 
 import abc
@@ -25,10 +25,10 @@ from disco_rl.networks import torsos
 
 
 class MLPHeadNet(hk.Module):
-  """Core, one linear head per output, and an action model, around a torso.
+  """A torso with an optional core, one linear head per output, an action model.
 
-  The torso is the method `_embedding_pass` of a subclass. The network works on
-  one step of a batch, [B, ...], and on a trajectory, [T, B, ...], alike.
+  The torso is the method `_embedding_pass` of a subclass. The network is
+  applied to one step of a batch, [B, ...], or to a trajectory, [T, B, ...].
   """
 
   def __init__(
@@ -46,8 +46,8 @@ class MLPHeadNet(hk.Module):
     """Initialises the network.
 
     Args:
-      out_spec: name to spec of one step's output, read off the torso.
-      action_spec: what the action model conditions on; unused without one.
+      out_spec: name to spec of one step's output, predicted by a linear head.
+      action_spec: the actions of the action model; unused without one.
       head_w_init_std: standard deviation of the heads' truncated-normal
         weights, None for Haiku's default.
       model_out_spec: name to spec of one action's output, from the action
@@ -55,7 +55,7 @@ class MLPHeadNet(hk.Module):
       model_arch_name: see `action_models.get_action_model`.
       model_kwargs: keyword arguments of the action model.
       module_name: Haiku name, that of the class by default.
-      core: name of a memory, see `cores.CORES`; None for none.
+      core: name of the memory, a key of `cores.CORES`; None for no memory.
       core_kwargs: keyword arguments of the core.
     """
     super().__init__(name=module_name)
@@ -84,13 +84,13 @@ class MLPHeadNet(hk.Module):
 
     Args:
       inputs: observations, tree of [T, B, ...] or [B, ...].
-      should_reset: [T, B] or [B], where the memory is cleared first. None for
-        one step, [B], and no resets.
-      actions: [T, B] or [B], the actions to predict for, or None for all.
+      should_reset: [T, B] or [B], True where the memory is reset before the
+        step. None for one step, [B], and no resets.
+      actions: [T, B] or [B], the actions to predict for; None for all actions.
 
     Returns:
-      Name to [T, B, *spec.shape] or [B, *spec.shape], with an axis of actions
-      before the spec's for the action model's if no actions are given.
+      Name to [T, B, *spec.shape] or [B, *spec.shape]. Without `actions`, the
+      outputs of the action model have an axis of actions before `spec.shape`.
     """
     if should_reset is None:
       should_reset = _no_resets(inputs, num_dims=1)
@@ -119,11 +119,12 @@ class MLPHeadNet(hk.Module):
 
     Args:
       inputs: observations, tree of [T, B, ...].
-      should_reset: [T, B], where the memory is cleared first; None for nowhere.
-      actions: [T, B], the actions to predict for, or None for all.
+      should_reset: [T, B], True where the memory is reset before the step; None
+        for no resets.
+      actions: [T, B], the actions to predict for; None for all actions.
 
     Returns:
-      As of a call.
+      The outputs, as in `__call__`.
     """
     if should_reset is None:
       should_reset = _no_resets(inputs, num_dims=2)
@@ -133,7 +134,7 @@ class MLPHeadNet(hk.Module):
 
   @abc.abstractmethod
   def _embedding_pass(self, observations: Any) -> jax.Array:
-    """The torso: tree of [N, ...] to [N, D]."""
+    """Applies the torso, from a tree of [N, ...] to [N, D]."""
 
   def _head_pass(self, torso: jax.Array) -> dict[str, jax.Array]:
     outs = {}
@@ -148,7 +149,7 @@ class MLPHeadNet(hk.Module):
   def _core_pass(
     self, embedding: jax.Array, should_reset: jax.Array
   ) -> jax.Array:
-    """[T, B, D] to [T, B, H]; the memory is part of the Haiku state."""
+    """Applies the core, [T, B, D] to [T, B, H]; its memory is Haiku state."""
     assert self._core is not None
     initial: Any = self._core.initial_state(should_reset.shape[1])
     state: Any = hk.get_state('core', (), init=lambda *_: initial)
@@ -171,8 +172,8 @@ class AgentNet(MLPHeadNet):
 
     Args:
       torso: makes the torso, see `torsos.py`.
-      *args: those of `MLPHeadNet`.
-      **kwargs: those of `MLPHeadNet`.
+      *args: see `MLPHeadNet`.
+      **kwargs: see `MLPHeadNet`.
     """
     super().__init__(*args, **kwargs)
     self._make_torso = torso
@@ -200,16 +201,16 @@ class MLP(MLPHeadNet):
     """Initialises the network.
 
     Args:
-      out_spec: as of `MLPHeadNet`.
+      out_spec: see `MLPHeadNet`.
       dense: layer sizes of the torso; no activation after the last one.
-      action_spec: as of `MLPHeadNet`.
-      head_w_init_std: as of `MLPHeadNet`.
-      model_out_spec: as of `MLPHeadNet`.
-      model_arch_name: as of `MLPHeadNet`.
-      model_kwargs: as of `MLPHeadNet`.
+      action_spec: see `MLPHeadNet`.
+      head_w_init_std: see `MLPHeadNet`.
+      model_out_spec: see `MLPHeadNet`.
+      model_arch_name: see `MLPHeadNet`.
+      model_kwargs: see `MLPHeadNet`.
       module_name: Haiku name, `'mlp'` by default.
-      core: as of `MLPHeadNet`.
-      core_kwargs: as of `MLPHeadNet`.
+      core: see `MLPHeadNet`.
+      core_kwargs: see `MLPHeadNet`.
     """
     super().__init__(
       out_spec,
@@ -229,18 +230,18 @@ class MLP(MLPHeadNet):
 
 
 def _no_resets(inputs: Any, num_dims: int) -> jax.Array:
-  """Zeros of the leading dimensions of observations."""
+  """Makes a mask of False with the leading dimensions of observations."""
   return jnp.zeros(jnp.shape(jax.tree.leaves(inputs)[0])[:num_dims], bool)
 
 
 def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
-  """Makes a network factory out of a class of Haiku modules.
+  """Makes a network factory from a class of Haiku modules.
 
   Args:
-    module: class of modules called with `(observations [B, ...], should_reset
-      [B], actions [B] or None)`. Its method `unroll` takes the same with a
-      leading axis of time; without one, trajectories too are for the call. What
-      the modules remember is Haiku state.
+    module: class of modules that are called with `(observations [B, ...],
+      should_reset [B], actions [B] or None)`. A method `unroll` takes the same
+      with a leading axis of time; without it, modules are called with
+      trajectories, too. Their memory is Haiku state.
 
   Returns:
     A function from the module's constructor arguments to a `PolicyNetwork`.
@@ -269,8 +270,8 @@ def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
   return build
 
 
-# Besides the torsos: name to a function from the keyword arguments that
-# `get_network` was given to a network. See `register_network`.
+# Networks besides those of `torsos.TORSOS`: name to a function that builds a
+# network from the arguments of `get_network`. See `register_network`.
 NETWORKS: dict[str, Callable[..., types.PolicyNetwork]] = {
   'mlp': from_module(MLP)
 }
@@ -279,19 +280,18 @@ NETWORKS: dict[str, Callable[..., types.PolicyNetwork]] = {
 def register_network(
   name: str, build: Callable[..., types.PolicyNetwork]
 ) -> None:
-  """Adds an agent network of your own, in any library.
+  """Registers an agent network of your own, written in any library.
 
-  To change only what comes before the heads, register a torso instead, see
-  `torsos.register_torso`.
+  To replace only the torso, see `torsos.register_torso`.
 
   Args:
-    name: by which it will be known, e.g. to `--net`. Registering a name again
-      replaces what it stood for; those of the library itself are taken.
+    name: its name, e.g. for `--net`. Registering a name again replaces the
+      earlier network; built-in names cannot be replaced.
     build: called with the keyword arguments `out_spec`, `action_spec` and
-      `model_out_spec` (see `AgentNet`) and those of its own, which need
-      defaults and become settings (`agent.net_settings.net_args`); returns a
-      `types.PolicyNetwork` whose outputs are those of both specs, the latter's
-      with an axis of actions in front.
+      `model_out_spec` (see `MLPHeadNet`); returns a `types.PolicyNetwork` with
+      the outputs of both specs, those of `model_out_spec` with an axis of
+      actions in front. Further arguments need defaults and become settings
+      (`agent.net_settings.net_args`).
   """
   utils.check_name(name, 'network', {'mlp', *torsos.TORSOS})
   if not callable(build):
@@ -309,10 +309,11 @@ def get_network(
 
   Args:
     name: a key of `NETWORKS` or of `torsos.TORSOS`.
-    *args: passed to its constructor.
-    precision: in which to compute, `'float32'` or e.g. `'bfloat16'`; parameters
-      and outputs are float32 in any case. See `precision.get_policy`.
-    **kwargs: passed to its constructor: those of the torso, and those of
+    *args: positional arguments of its constructor; networks around a torso take
+      keyword arguments only.
+    precision: precision of the computation, `'float32'` or e.g. `'bfloat16'`;
+      parameters and outputs are always float32. See `precision.get_policy`.
+    **kwargs: keyword arguments of its constructor: those of the torso and of
       `MLPHeadNet`.
 
   Returns:
@@ -326,7 +327,7 @@ def get_network(
 
 
 def _with_torso(name: str) -> Callable[..., types.PolicyNetwork]:
-  """A network factory around a torso; its arguments are told apart by name."""
+  """Makes a network factory around a torso; splits its arguments by name."""
 
   def build(**kwargs: Any) -> types.PolicyNetwork:
     signature = inspect.signature(MLPHeadNet.__init__)

@@ -1,4 +1,4 @@
-"""Observations of any structure as numbers a network can read."""
+"""Converts observations of any structure to inputs of a network."""
 
 from collections.abc import Iterator
 import contextlib
@@ -17,7 +17,7 @@ _DTYPE: contextvars.ContextVar[Any] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def computing_in(dtype: Any) -> Iterator[None]:
-  """Within the block, whole numbers become floating-point ones of `dtype`."""
+  """Sets the dtype that `to_float` converts integers to, within a block."""
   token = _DTYPE.set(dtype)
   try:
     yield
@@ -26,7 +26,7 @@ def computing_in(dtype: Any) -> Iterator[None]:
 
 
 def to_float(x: types.Array) -> jax.Array:
-  """Floating-point numbers as they are, all others converted."""
+  """Converts to floating point; floating-point arrays are unchanged."""
   x = jnp.asarray(x)
   if jnp.issubdtype(x.dtype, jnp.floating):
     return x
@@ -34,7 +34,7 @@ def to_float(x: types.Array) -> jax.Array:
 
 
 def flatten(observations: Any) -> jax.Array:
-  """All leaves in one vector per row, in tree-leaf order.
+  """Concatenates all leaves to one vector per row, in tree-leaf order.
 
   Args:
     observations: tree of [N, ...].
@@ -49,14 +49,14 @@ def flatten(observations: Any) -> jax.Array:
 
 
 def split_images(observations: Any) -> tuple[list[jax.Array], list[jax.Array]]:
-  """Tells images from the rest.
+  """Separates images from other observations.
 
   Args:
     observations: tree of [N, ...].
 
   Returns:
-    Leaves with two or three dimensions besides N, as [N, H, W, C], bytes scaled
-    to [0, 1]; and all others as [N, D].
+    The leaves with two or three dimensions besides N, as [N, H, W, C] with
+    bytes scaled to [0, 1]; and all others, as [N, D].
   """
   images, vectors = [], []
   for x in map(jnp.asarray, jax.tree.leaves(observations)):

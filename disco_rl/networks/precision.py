@@ -1,4 +1,4 @@
-"""Networks that compute in half precision, with parameters in full."""
+"""Mixed precision: networks that compute in half, with float32 parameters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,16 +13,15 @@ from disco_rl.networks import observations as observations_lib
 def with_policy(
   network: types.PolicyNetwork, policy: jmp.Policy
 ) -> types.PolicyNetwork:
-  """The same network, computing in another precision.
+  """Wraps a network to compute in another precision.
 
-  Initial parameters are those of the network itself. What it carries from step
-  to step and what it returns are in the policy's output precision, so that the
-  loss and the rule never see any other.
+  Initial parameters are those of the network itself. Its state and outputs are
+  in the policy's output precision, in which the rule and the loss are computed.
 
   Args:
-    network: in full precision.
-    policy: e.g. `jmp.get_policy('params=float32,compute=bfloat16,
-      output=float32')`.
+    network: a network in float32.
+    policy: a precision policy, e.g. `jmp.get_policy('params=float32,
+      compute=bfloat16,output=float32')`.
 
   Returns:
     The network.
@@ -50,11 +49,12 @@ def with_policy(
 
 
 def get_policy(name: str) -> jmp.Policy:
-  """A policy by name.
+  """Makes a precision policy by name.
 
   Args:
-    name: `'float32'`, `'bfloat16'` or `'float16'` for computing in it with
-      parameters and outputs in float32; or as `jmp.get_policy` reads it.
+    name: `'float32'`, `'bfloat16'` or `'float16'`, the precision of the
+      computation, with parameters and outputs in float32; or a policy as in
+      `jmp.get_policy`.
 
   Returns:
     The policy.

@@ -1,8 +1,8 @@
-"""Torsos: from observations to one embedding per step.
+"""Torsos: compute one embedding per step from observations.
 
 A torso is built by name from `TORSOS` with its own keyword arguments, inside a
 Haiku transform, and called with a tree of [N, ...]; it returns [N, D]. To add
-one, a class of Haiku modules or a function that returns a function:
+one, register a class of Haiku modules, or a function that returns a function:
 
   torsos.register_torso('mine', MyTorso)
 """
@@ -22,7 +22,7 @@ from disco_rl.networks import observations as observations_lib
 def mlp_torso(
   dense: Sequence[int] = (512, 512),
 ) -> Callable[[Any], jax.Array]:
-  """A ReLU network on the flattened observation.
+  """Makes a ReLU MLP on the flattened observation.
 
   Args:
     dense: layer sizes; no activation after the last one.
@@ -35,9 +35,9 @@ def mlp_torso(
 
 
 class ConvTorso(hk.Module):
-  """A few convolutions that keep the image's size: for small boards.
+  """Convolutions that keep the image's size, for small images.
 
-  The defaults suit the 10 x 10 boards of MinAtar
+  The defaults are for the 10 x 10 images of MinAtar
   (https://arxiv.org/abs/1903.03176).
   """
 
@@ -52,7 +52,7 @@ class ConvTorso(hk.Module):
 
     Args:
       dense: layer sizes after the convolutions; no activation after the last.
-      channels: of each convolution.
+      channels: output channels of each convolution.
       kernel: width of the convolutions, an odd number.
       name: Haiku name.
     """
@@ -62,7 +62,7 @@ class ConvTorso(hk.Module):
     self._kernel = kernel
 
   def __call__(self, observations: Any) -> jax.Array:
-    """Tree of [N, ...] to [N, dense[-1]]."""
+    """Computes embeddings, from a tree of [N, ...] to [N, dense[-1]]."""
 
     def convolve(x: jax.Array) -> jax.Array:
       for channels in self._channels:
@@ -75,8 +75,8 @@ class ConvTorso(hk.Module):
 class ResidualTorso(hk.Module):
   """The residual network of IMPALA (https://arxiv.org/abs/1802.01561).
 
-  Each stage is a convolution, a pooling that halves the image, and residual
-  blocks of two convolutions.
+  Each stage is a convolution, a max pooling with stride 2, and residual blocks
+  of two convolutions.
   """
 
   def __init__(
@@ -90,7 +90,7 @@ class ResidualTorso(hk.Module):
 
     Args:
       dense: layer sizes after the stages; no activation after the last.
-      channels: of each stage.
+      channels: output channels of each stage.
       num_blocks: residual blocks per stage.
       name: Haiku name.
     """
@@ -100,7 +100,7 @@ class ResidualTorso(hk.Module):
     self._num_blocks = num_blocks
 
   def __call__(self, observations: Any) -> jax.Array:
-    """Tree of [N, ...] to [N, dense[-1]]."""
+    """Computes embeddings, from a tree of [N, ...] to [N, dense[-1]]."""
 
     def convolve(x: jax.Array) -> jax.Array:
       for channels in self._channels:
@@ -125,13 +125,13 @@ _BUILT_IN = frozenset(TORSOS)
 
 
 def register_torso(name: str, build: Callable[..., Any]) -> None:
-  """Adds a torso of your own.
+  """Registers a torso of your own.
 
   Args:
-    name: by which it will be known, e.g. to `--net`. Registering a name again
-      replaces what it stood for; those of the library itself are taken.
-    build: see the top of this file. Its arguments need defaults and become
-      settings (`agent.net_settings.net_args`).
+    name: its name, e.g. for `--net`. Registering a name again replaces the
+      earlier torso; built-in names cannot be replaced.
+    build: builds the torso, see the top of this file. Its arguments need
+      defaults and become settings (`agent.net_settings.net_args`).
   """
   utils.check_name(name, 'torso', _BUILT_IN)
   TORSOS[name] = build
@@ -142,7 +142,7 @@ def _join(
   convolve: Callable[[jax.Array], jax.Array],
   dense: Sequence[int],
 ) -> jax.Array:
-  """Images through `convolve`, all else beside them, then an MLP."""
+  """Convolves images, concatenates all other leaves, and applies an MLP."""
   images, vectors = observations_lib.split_images(observations)
   if not images:
     shapes = [tuple(x.shape[1:]) for x in jax.tree.leaves(observations)]

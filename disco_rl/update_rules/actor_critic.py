@@ -1,7 +1,7 @@
-"""A hand-designed rule: actor-critic with V-trace (IMPALA).
+"""Actor-critic with V-trace (IMPALA), a hand-designed baseline.
 
-See https://arxiv.org/abs/1802.01561. A baseline on the same terms as the
-discovered rule.
+See https://arxiv.org/abs/1802.01561. It has the interface of the discovered
+rule.
 """
 
 from typing import Any
@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from disco_rl import categorical
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.update_rules import base
+from disco_rl.update_rules import categorical
 from disco_rl.value_fns import value_utils
 
 
@@ -44,15 +44,16 @@ class ActorCritic(base.UpdateRule):
     """Initialises the rule.
 
     Args:
-      categorical_value: learn a distribution of values instead of a number.
+      categorical_value: whether to predict a categorical distribution of values
+        instead of a scalar.
       num_bins: number of points of its support.
       max_abs_value: the support is ± this.
-      nonlinear_value_transform: predict h(value); see `value_utils`.
-      normalize_adv: divide advantages by their moving standard deviation,
-        after subtracting the mean.
-      normalize_td: divide TD errors by their moving standard deviation; for
-        scalar values only.
-      moving_average_decay: of those statistics.
+      nonlinear_value_transform: whether to predict h(value); see `value_utils`.
+      normalize_adv: whether to divide advantages by their moving standard
+        deviation, after subtracting the mean.
+      normalize_td: whether to divide TD errors by their moving standard
+        deviation; for scalar values only.
+      moving_average_decay: decay of those statistics.
       moving_average_eps: added to the standard deviations.
     """
     if categorical_value and normalize_td:
@@ -72,7 +73,7 @@ class ActorCritic(base.UpdateRule):
   def flat_output_spec(
     self, single_action_spec: types.ActionSpec
   ) -> types.Specs:
-    """`logits` [A] and `v` [bins or 1]."""
+    """Returns the specs of `logits` [A] and `v` [bins or 1]."""
     size = self._num_bins if self._categorical_value else 1
     return dict(
       logits=utils.get_logits_specs(single_action_spec),
@@ -82,13 +83,13 @@ class ActorCritic(base.UpdateRule):
   def model_output_spec(
     self, single_action_spec: types.ActionSpec
   ) -> types.Specs:
-    """Nothing."""
+    """Returns no outputs."""
     return super().model_output_spec(single_action_spec)
 
   def init_meta_state(
     self, rng: chex.PRNGKey, params: types.AgentParams
   ) -> types.MetaState:
-    """`adv_ema_state` and `td_ema_state`."""
+    """Makes `adv_ema_state` and `td_ema_state`."""
     del rng, params
     return dict(
       adv_ema_state=self._ema.init_state(), td_ema_state=self._ema.init_state()
@@ -106,7 +107,7 @@ class ActorCritic(base.UpdateRule):
     rng: chex.PRNGKey,
     axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
-    """V-trace advantages and targets; see `base.UpdateRule`."""
+    """Computes V-trace advantages and targets; see `base.UpdateRule`."""
     del meta_params, params, state, unroll_policy_fn, rng
     self._check_inputs(rollout, hyper_params)
     value_outs, adv_ema_state, td_ema_state = value_utils.get_value_outs(
@@ -148,7 +149,7 @@ class ActorCritic(base.UpdateRule):
     hyper_params: types.HyperParams,
     backprop: bool,
   ) -> tuple[jax.Array, types.UpdateRuleLog]:
-    """Weighted sum of policy-gradient, value and negative-entropy losses."""
+    """Sums the weighted policy-gradient, value and negative-entropy losses."""
     logits = rollout.agent_out['logits'][:-1]
     advs = meta_out['normalized_advs' if self._normalize_adv else 'raw_advs']
     tds = meta_out['normalized_tds' if self._normalize_td else 'tds']

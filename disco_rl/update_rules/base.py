@@ -1,4 +1,4 @@
-"""What every update rule can do, and the checks they share."""
+"""The interface of update rules, and functions that callers of rules share."""
 
 import abc
 from typing import Any, ClassVar
@@ -7,33 +7,33 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from disco_rl import categorical
-from disco_rl import checks
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.update_rules import categorical
+from disco_rl.update_rules import checks
 
 ArraySpec = types.ArraySpec
 
 
 class UpdateRule(abc.ABC):
-  """From a trajectory and an agent's predictions to a loss per step.
+  """Computes a loss per step from a trajectory and an agent's outputs.
 
-  A rule has parameters η (none for hand-designed rules) and a meta-state that
-  lives as long as the agent. It knows the agent only through the outputs it
-  asks for and a function that unrolls it, so any network in any library will
-  do. It never changes what it is given.
+  A rule has parameters η (none for hand-designed rules) and a meta-state, which
+  is kept for the agent's lifetime. It uses the agent only through its outputs
+  and its unroll function, so networks may be written in any library. It never
+  changes its arguments.
 
   Attributes:
-    required_hyper_params: names the rule reads from `hyper_params`.
-    optional_hyper_params: names it accepts besides.
+    required_hyper_params: names that `hyper_params` must have.
+    optional_hyper_params: names that `hyper_params` may have.
     needs_behaviour_logits: whether the caller must put the logits of the policy
       that acted into `rollout.behaviour_agent_out`.
     needs_value_out: whether the caller must put a critic's estimates into
       `rollout.value_out`.
-    learns_taken_actions_only: whether, of the outputs that depend on an action,
-      the losses read only those of the action that was taken. They may then be
-      given an `agent_out` that has no others: one action, number 0.
-    logs_of_all_actions: entries of the losses' logs that read the others too.
+    learns_taken_actions_only: whether the losses read outputs per action only
+      for the actions taken. Their `agent_out` may then have only those: an axis
+      of actions of size 1, with `actions` 0.
+    logs_of_all_actions: log entries of the losses that need all actions.
   """
 
   required_hyper_params: ClassVar[tuple[str, ...]] = ()
@@ -46,21 +46,21 @@ class UpdateRule(abc.ABC):
   def init_params(
     self, rng: chex.PRNGKey
   ) -> tuple[types.MetaParams, types.HaikuState]:
-    """Fresh η and the initial state of the meta-network; empty by default."""
+    """Makes initial η and state of the meta-network; empty by default."""
     del rng
     return {}, {}
 
   @abc.abstractmethod
   def flat_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
-    """The outputs an agent predicts from an observation, without [B]."""
+    """Returns the specs of outputs per observation, without [B]."""
 
   def model_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
-    """The outputs an agent predicts for each action, without [B, A]."""
+    """Returns the specs of outputs per action, without [B, A]."""
     utils.get_num_actions_from_spec(action_spec)
     return {}
 
   def agent_output_spec(self, action_spec: types.ActionSpec) -> types.Specs:
-    """All outputs an agent must have, without [B]; model ones are [A, ...]."""
+    """Returns the specs of all outputs, without [B]; [A, ...] if per action."""
     return get_agent_out_spec(
       action_spec,
       self.flat_output_spec(action_spec),
@@ -71,7 +71,7 @@ class UpdateRule(abc.ABC):
   def init_meta_state(
     self, rng: chex.PRNGKey, params: types.AgentParams
   ) -> types.MetaState:
-    """The meta-state of an agent that starts with parameters θ = `params`."""
+    """Makes the meta-state of an agent with initial parameters θ = `params`."""
 
   @abc.abstractmethod
   def unroll_meta_net(
@@ -86,12 +86,12 @@ class UpdateRule(abc.ABC):
     rng: chex.PRNGKey,
     axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
-    """Produces the targets of a trajectory.
+    """Computes the targets of a trajectory.
 
     Args:
       meta_params: η.
       params: θ, any pytree.
-      state: the agent network's state at the first step, None if it has none.
+      state: the agent network's state before the first step; None without one.
       meta_state: from `init_meta_state` or the last update.
       rollout: the trajectory, with the agent's outputs at θ in `agent_out`.
       hyper_params: name to number; see `required_hyper_params`.
@@ -112,13 +112,13 @@ class UpdateRule(abc.ABC):
     hyper_params: types.HyperParams,
     backprop: bool,
   ) -> tuple[jax.Array, types.UpdateRuleLog]:
-    """The part of the loss that depends on the rule's targets.
+    """Computes the part of the loss that depends on the rule's targets.
 
     Args:
       rollout: the trajectory, with the agent's outputs in `agent_out`.
       meta_out: from `unroll_meta_net`.
       hyper_params: name to number.
-      backprop: whether gradients reach the targets, and through them η.
+      backprop: whether gradients pass through the targets to η.
 
     Returns:
       The loss [T, B] and a log of scalars.
@@ -130,7 +130,7 @@ class UpdateRule(abc.ABC):
     meta_out: types.UpdateRuleOuts,
     hyper_params: types.HyperParams,
   ) -> tuple[jax.Array, types.UpdateRuleLog]:
-    """The part of the loss that never carries gradients to η.
+    """Computes the part of the loss that carries no gradients to η.
 
     Args:
       rollout: the trajectory, with the agent's outputs in `agent_out`.
@@ -150,19 +150,20 @@ class UpdateRule(abc.ABC):
     output_actions: types.Array,
     normalized_adv: types.Array,
   ) -> types.LogDict:
-    """Measures an agent after its inner updates: terms of the meta-loss.
+    """Computes the terms of the meta-loss on the validation trajectory.
 
     Args:
-      agent_out: its outputs along a trajectory it has not learned from, leaves
-        [T+1, B, ...].
-      actions: [T+1, B], those taken.
-      output_actions: [T+1, B], where in outputs per action those taken are, see
-        `Agent.unroll_for_loss`.
-      normalized_adv: [T, B], of a critic; a constant.
+      agent_out: the outputs of the agent after its inner updates, along a
+        trajectory it has not learned from, leaves [T+1, B, ...].
+      actions: [T+1, B], the actions taken.
+      output_actions: [T+1, B], index of the actions taken in outputs per
+        action, see `LearnerStep.unroll_for_loss`.
+      normalized_adv: [T, B], the critic's normalised advantages Â; no gradients
+        pass through them.
 
     Returns:
       Name to scalar; by default `policy_gradient`, −log π(a)·Â, and `entropy`,
-      that of π. What a term weighs is a setting of meta-training.
+      that of π. Their weights are settings of meta-training.
     """
     del output_actions
     logits = agent_out['logits'][:-1]
@@ -177,14 +178,14 @@ class UpdateRule(abc.ABC):
   def target_terms(
     self, meta_out: types.UpdateRuleOuts, axis_name: Any | None
   ) -> types.LogDict:
-    """Measures the targets of one inner update: terms of the meta-loss.
+    """Computes the terms of the meta-loss on the targets of an inner update.
 
     Args:
       meta_out: from `unroll_meta_net`.
-      axis_name: axis (or axes) over which the batch is spread, or None.
+      axis_name: axis (or axes) over which the batch is sharded, or None.
 
     Returns:
-      Name to scalar, averaged over inner updates; none by default.
+      Name to scalar, empty by default. They are averaged over inner updates.
     """
     del meta_out, axis_name
     return {}
@@ -202,7 +203,7 @@ class UpdateRule(abc.ABC):
     axis_name: Any | None,
     backprop: bool = False,
   ) -> tuple[jax.Array, types.MetaState, types.UpdateRuleLog]:
-    """Targets and both losses in one go; arguments as in the parts.
+    """Computes targets and losses; arguments as in the methods for each.
 
     Returns:
       The loss of each step [T, B], the new meta-state, and a log of scalars.
@@ -245,11 +246,11 @@ class UpdateRule(abc.ABC):
   def _check_inputs(
     self, rollout: types.UpdateRuleInputs, hyper_params: types.HyperParams
   ) -> None:
-    """The checks at a rule's public boundary.
+    """Checks the inputs of a rule.
 
     Args:
       rollout: the trajectory.
-      hyper_params: name to number; names of other rules are tolerated.
+      hyper_params: name to number; unknown names are allowed.
     """
     self.check_hyper_params(hyper_params, allow_unknown=True)
     self._check_agent_out(rollout.agent_out)
@@ -266,7 +267,7 @@ class UpdateRule(abc.ABC):
 
   def _check_agent_out(self, agent_out: types.AgentOuts | None) -> None:
     given = {k: jnp.shape(x) for k, x in (agent_out or {}).items()}
-    # Their number of actions can only be read off the logits.
+    # The number of actions is known from the logits only.
     num_actions = given.get('logits', (1,))[-1]
     action_spec = types.ActionSpec((), jnp.int32, 0, num_actions - 1)
     for name, spec in self.agent_output_spec(action_spec).items():
@@ -287,15 +288,15 @@ def get_agent_out_spec(
   flat_out_spec: types.Specs,
   model_out_spec: types.Specs,
 ) -> dict[str, ArraySpec]:
-  """Joins the two kinds of outputs an agent must have.
+  """Joins the specs of outputs per observation and per action.
 
   Args:
-    action_spec: scalar, discrete, int32; of A actions.
-    flat_out_spec: name to spec of what is predicted from an observation.
-    model_out_spec: name to spec of what is predicted for each action.
+    action_spec: scalar, discrete, int32, with A actions.
+    flat_out_spec: name to spec of an output per observation.
+    model_out_spec: name to spec of an output per action.
 
   Returns:
-    Name to spec, those for each action [A, ...]; all without [B].
+    Name to spec, [A, ...] if per action; all without [B].
   """
   both = sorted(set(flat_out_spec) & set(model_out_spec))
   if both:
@@ -310,21 +311,21 @@ def inputs_from_rollout(
   agent_out: types.AgentOuts,
   value_out: types.ValueOuts | None = None,
 ) -> types.UpdateRuleInputs:
-  """What a rule sees of what an agent did.
+  """Makes the inputs of a rule from a rollout.
 
   Args:
     rollout: leaves [T+1, B, ...].
-    agent_out: the network's outputs with its parameters of now, [T+1, B, ...].
-    value_out: of a critic, if there is one.
+    agent_out: the network's outputs at the current θ, leaves [T+1, B, ...].
+    value_out: the critic's estimates, or None.
 
   Returns:
-    The inputs; the behaviour's outputs are those of the rollout.
+    The inputs; `behaviour_agent_out` is that of the rollout.
   """
   return types.UpdateRuleInputs(
     observations=rollout.observations,
     actions=rollout.actions,
     rewards=rollout.rewards[1:],
-    is_terminal=rollout.discounts[1:] == 0,
+    is_terminal=rollout.is_last[1:],
     agent_out=agent_out,
     behaviour_agent_out=rollout.agent_outs,
     value_out=value_out,
@@ -332,23 +333,23 @@ def inputs_from_rollout(
 
 
 def step_weights(discounts: types.Array, axis_name: Any | None) -> jax.Array:
-  """The weight of every step in an agent's loss.
+  """Computes the weight of every step in an agent's loss.
 
-  A step with discount 0 shows the first observation of a new episode, but
-  counts as the end of the old one: as published, it carries no loss.
+  A step with discount 0 shows the first observation of a new episode, but is
+  the last step of the old one: as published, it carries no loss.
 
   Args:
     discounts: [T+1, B].
-    axis_name: over which the batch is spread, or None.
+    axis_name: axis (or axes) over which the batch is sharded, or None.
 
   Returns:
-    [T, B]; their sum is 1, or its average over the axis is.
+    [T, B]; their sum is 1, on average over the axis.
   """
   mask = jnp.asarray(discounts[:-1] > 0, jnp.float32)
   num_steps = jnp.sum(mask)
   if axis_name is not None:
-    # So that the average of the shards' gradients is that of one big batch,
-    # also where their numbers of masked steps differ.
+    # So that the shards' gradients average to that of the whole batch, even if
+    # they mask different numbers of steps.
     num_steps = jax.lax.pmean(num_steps, axis_name)
   return mask / (num_steps + 1e-8)
 
@@ -356,14 +357,14 @@ def step_weights(discounts: types.Array, axis_name: Any | None) -> jax.Array:
 def with_first_reset(
   unroll_fn: types.AgentUnrollFn, rollout: types.ActorRollout
 ) -> types.AgentUnrollFn:
-  """The unroll function a rule is given for one rollout.
+  """Makes the unroll function that is passed to a rule for one rollout.
 
-  A rule does not see whether the *first* step of a rollout begins an episode
-  (`should_reset_mask_fwd` starts with False), but a network with memory must be
-  reset there too.
+  A rule's inputs do not include whether the *first* step of a rollout begins an
+  episode (`should_reset_mask_fwd` starts with False), but a network with memory
+  must be reset there, too.
 
   Args:
-    unroll_fn: the network's.
+    unroll_fn: the network's unroll function.
     rollout: leaves [T+1, B, ...].
 
   Returns:
@@ -376,7 +377,7 @@ def with_first_reset(
     observations: Any,
     should_reset: types.Array,
   ) -> tuple[types.AgentOuts, types.HaikuState]:
-    first = jnp.logical_or(should_reset[0], rollout.discounts[0] == 0)
+    first = jnp.logical_or(should_reset[0], rollout.is_last[0])
     return unroll_fn(
       params, state, observations, jnp.asarray(should_reset).at[0].set(first)
     )

@@ -1,9 +1,11 @@
-"""The discovered rule: a meta-network that tells an agent what to learn.
+"""The discovered rule: a meta-network computes an agent's targets.
 
 From "Discovering state-of-the-art reinforcement learning algorithms" (Oh et
-al., Nature 2025). The rule gives targets for the policy and for two predictions
+al., Nature 2025). There are targets for the policy and for two predictions
 whose meaning was discovered, not designed: y, of an observation, and z, of an
 observation and an action.
+
+One file because the rule's class and its inputs are published in this module.
 """
 
 from collections.abc import Mapping
@@ -15,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from disco_rl import categorical
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import meta_nets
 from disco_rl.update_rules import base
+from disco_rl.update_rules import categorical
 from disco_rl.value_fns import value_utils
 
 # γ of the published rule.
@@ -27,7 +29,7 @@ PUBLISHED_DISCOUNT = 0.997
 
 
 class DiscoUpdateRule(base.UpdateRule):
-  """Agents learn towards the targets of a meta-network."""
+  """Trains agents towards the targets of a meta-network."""
 
   required_hyper_params = (
     'pi_cost',
@@ -38,7 +40,7 @@ class DiscoUpdateRule(base.UpdateRule):
     'target_params_coeff',
     'value_fn_td_lambda',
   )
-  # Part of the published settings; the rule's own γ is `value_discount`.
+  # Part of the published settings; the rule's γ is `value_discount`.
   optional_hyper_params = ('discount_factor',)
   needs_behaviour_logits = True
   learns_taken_actions_only = True
@@ -61,7 +63,7 @@ class DiscoUpdateRule(base.UpdateRule):
       value_discount: γ of the action values.
       max_abs_value: the action values' categorical support is ± this.
       num_bins: number of points of that support.
-      moving_average_decay: of the advantage and TD statistics.
+      moving_average_decay: decay of the advantage and TD statistics.
       moving_average_eps: added to the standard deviations.
     """
     value_utils.checked_max_abs_value(max_abs_value)
@@ -85,21 +87,21 @@ class DiscoUpdateRule(base.UpdateRule):
     )
     init = lambda rng: meta_net.init(rng, self._dummy_inputs(), None)
     self._apply_meta_net = meta_net.apply
-    # Compiled: run one operation at a time, initialising takes long. The state
-    # has a function of its own, for which no parameters need be drawn.
+    # Compiled, since initialising is slow one operation at a time. The state
+    # has a separate function, in which no parameters are drawn.
     self._init = jax.jit(init)
     self._init_state = jax.jit(lambda rng: init(rng)[1])
 
   def init_params(
     self, rng: chex.PRNGKey
   ) -> tuple[types.MetaParams, types.HaikuState]:
-    """Fresh η and the meta-network's zero state."""
+    """Makes initial η and the meta-network's zero state."""
     return self._init(rng)
 
   def check_hyper_params(
     self, hyper_params: types.HyperParams, allow_unknown: bool = False
   ) -> None:
-    """As of the base class; refuses a discount that would have no effect."""
+    """Checks names, and rejects a discount that would have no effect."""
     super().check_hyper_params(hyper_params, allow_unknown)
     given = hyper_params.get('discount_factor', PUBLISHED_DISCOUNT)
     if not allow_unknown and given not in (
@@ -115,7 +117,7 @@ class DiscoUpdateRule(base.UpdateRule):
   def flat_output_spec(
     self, single_action_spec: types.ActionSpec
   ) -> types.Specs:
-    """`logits` [A] and `y` [Y]."""
+    """Returns the specs of `logits` [A] and `y` [Y]."""
     return dict(
       logits=utils.get_logits_specs(single_action_spec),
       y=types.ArraySpec((self._prediction_size,), np.float32),
@@ -124,7 +126,7 @@ class DiscoUpdateRule(base.UpdateRule):
   def model_output_spec(
     self, single_action_spec: types.ActionSpec
   ) -> types.Specs:
-    """For each action: `z` [Y], `aux_pi` [A], `q` [bins]."""
+    """Returns the specs of `z` [Y], `aux_pi` [A] and `q` [bins] per action."""
     return dict(
       z=types.ArraySpec((self._prediction_size,), np.float32),
       aux_pi=utils.get_logits_specs(single_action_spec),
@@ -134,7 +136,7 @@ class DiscoUpdateRule(base.UpdateRule):
   def init_meta_state(
     self, rng: chex.PRNGKey, params: types.AgentParams
   ) -> types.MetaState:
-    """`rnn_state`, `adv_ema_state`, `td_ema_state` and `target_params`."""
+    """Makes `rnn_state`, `adv_ema_state`, `td_ema_state`, `target_params`."""
     return dict(
       rnn_state=self._init_state(rng),
       adv_ema_state=self._ema.init_state(),
@@ -154,7 +156,7 @@ class DiscoUpdateRule(base.UpdateRule):
     rng: chex.PRNGKey,
     axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
-    """Targets π̂, ŷ, ẑ and Retrace's; see `base.UpdateRule`."""
+    """Computes π̂, ŷ, ẑ and Retrace targets; see `base.UpdateRule`."""
     del rng
     self._check_inputs(rollout, hyper_params)
     target_out, _ = unroll_policy_fn(
@@ -228,7 +230,7 @@ class DiscoUpdateRule(base.UpdateRule):
     hyper_params: types.HyperParams,
     backprop: bool,
   ) -> tuple[jax.Array, types.UpdateRuleLog]:
-    """Weighted KLs from the agent's outputs to the rule's targets.
+    """Computes weighted KLs between the rule's targets and the agent's outputs.
 
     The loss of step t is `KL(π̂‖π) + KL(ŷ‖y) + KL(ẑ‖z(a)) +
     KL(πₜ₊₁‖aux_pi(a))`; the last is zero where the episode ends.
@@ -278,7 +280,7 @@ class DiscoUpdateRule(base.UpdateRule):
     meta_out: types.UpdateRuleOuts,
     hyper_params: types.HyperParams,
   ) -> tuple[jax.Array, types.UpdateRuleLog]:
-    """The action-value loss, towards Retrace's targets."""
+    """Computes the action-value loss towards Retrace targets."""
     q_a = utils.batch_lookup(rollout.agent_out['q'][:-1], rollout.actions[:-1])
     q_loss = value_utils.value_loss_from_td(
       q_a,
@@ -310,7 +312,7 @@ class DiscoUpdateRule(base.UpdateRule):
     z_a = utils.batch_lookup(agent_out['z'][:-1], output_actions[:-1])
     return dict(
       **terms,
-      # As published, y's last step counts, which has no action.
+      # As published, the last step of y counts, though it has no action.
       y_entropy=jnp.mean(categorical.entropy(agent_out['y'])),
       z_entropy=jnp.mean(categorical.entropy(z_a)),
     )
@@ -318,12 +320,12 @@ class DiscoUpdateRule(base.UpdateRule):
   def target_terms(
     self, meta_out: types.UpdateRuleOuts, axis_name: Any | None
   ) -> types.LogDict:
-    """(Mean target)² of each kind, and KL(target network's policy ‖ π̂)."""
+    """Computes (mean target)² of each kind, and KL(target network's π ‖ π̂)."""
 
     def mean_squared(x: types.Array) -> jax.Array:
       mean = jnp.mean(x)
       if axis_name is not None:
-        # Before the square, so that many devices have the loss of one.
+        # Before the square, so that the loss is that of one device.
         mean = jax.lax.pmean(mean, axis_name)
       return jnp.square(mean)
 
@@ -337,7 +339,7 @@ class DiscoUpdateRule(base.UpdateRule):
     )
 
   def _dummy_inputs(self) -> types.UpdateRuleInputs:
-    """The smallest trajectory: η does not depend on T, B or A."""
+    """Makes the smallest trajectory: η does not depend on T, B or A."""
     t, b, a = 1, 1, 1
     action_spec = types.ActionSpec((), np.int32, 0, a - 1)
     outs = utils.zeros_like_spec(
@@ -363,12 +365,12 @@ class DiscoUpdateRule(base.UpdateRule):
 
 
 def _copy_array(x: Any) -> Any:
-  """A copy, since shared buffers could not both be donated."""
+  """Copies an array, since shared buffers could not both be donated."""
   return jnp.array(x, copy=True) if isinstance(x, types.Array) else x
 
 
 def _move_towards(target: Any, online: Any, step: chex.Numeric) -> Any:
-  """Moves floating-point leaves a part of the way; others follow at once."""
+  """Interpolates floating-point leaves; takes others from `online`."""
   dtype = getattr(target, 'dtype', None)
   if dtype is None or not jnp.issubdtype(dtype, jnp.inexact):
     return online
@@ -376,7 +378,7 @@ def _move_towards(target: Any, online: Any, step: chex.Numeric) -> Any:
 
 
 def get_input_option() -> types.MetaNetInputOption:
-  """What the published rule sees of a trajectory, in its order."""
+  """Returns the inputs of the published meta-network, in order."""
   policies = (
     'agent_out/logits',
     'behaviour_agent_out/logits',

@@ -1,7 +1,7 @@
-"""How the meta-network sees its inputs: paths into them, and transforms.
+"""Sources and transforms of the meta-network's inputs.
 
-`TRANSFORMS` maps a name to a factory of transforms (`InputTransform`); the one
-that keeps statistics (`normalize`) must be built and called inside a Haiku
+`TRANSFORMS` maps a name to a factory of transforms (`InputTransform`).
+`normalize`, which keeps statistics, must be built and called inside a Haiku
 transform.
 """
 
@@ -18,7 +18,7 @@ from disco_rl import utils
 
 
 class InputTransform:
-  """What is done to one input of the meta-network; subclasses say what."""
+  """The interface of transforms of one input of the meta-network."""
 
   def __call__(
     self,
@@ -31,7 +31,7 @@ class InputTransform:
 
     Args:
       x: [T or T+1, B, ...].
-      actions: [T, B], int, those that were taken.
+      actions: [T, B], int, the actions taken.
       policy: [T+1, B, A], probabilities.
       axis: name of the axis (or axes) to average statistics over, or None.
 
@@ -44,10 +44,10 @@ class InputTransform:
 def tx_factory(
   tx_call: Callable[[jax.Array], jax.Array],
 ) -> Callable[[], InputTransform]:
-  """Makes a factory of transforms that need nothing but x.
+  """Makes a factory of transforms that depend on x only.
 
   Args:
-    tx_call: from x to the transformed x.
+    tx_call: a function from x to the transformed x.
 
   Returns:
     A subclass of `InputTransform`.
@@ -70,7 +70,7 @@ def tx_factory(
 
 
 def td_pair(x: jax.Array) -> jax.Array:
-  """Each step together with the next one, [T+1, ..., C] to [T, ..., 2C]."""
+  """Concatenates each step with the next, [T+1, ..., C] to [T, ..., 2C]."""
   return jnp.concatenate([x[:-1], x[1:]], axis=-1)
 
 
@@ -79,7 +79,7 @@ def _sign_log(x: jax.Array) -> jax.Array:
 
 
 class SelectByAction(InputTransform):
-  """Picks the row of the taken action."""
+  """Selects the row of the action taken."""
 
   def __call__(
     self,
@@ -88,13 +88,13 @@ class SelectByAction(InputTransform):
     policy: types.Array,
     axis: Any | None,
   ) -> jax.Array:
-    """[T, B, A, ...] to [T, B, ...]."""
+    """Selects rows, [T, B, A, ...] to [T, B, ...]."""
     del policy, axis
     return utils.batch_lookup(x, actions)
 
 
 class PiWeightedAvg(InputTransform):
-  """Takes the policy's expectation over actions."""
+  """Computes the policy's expectation over actions."""
 
   def __call__(
     self,
@@ -103,7 +103,7 @@ class PiWeightedAvg(InputTransform):
     policy: types.Array,
     axis: Any | None,
   ) -> jax.Array:
-    """[T+1, B, A, ...] to [T+1, B, ...]."""
+    """Averages over actions, [T+1, B, A, ...] to [T+1, B, ...]."""
     del actions, axis
     weights = policy.reshape(policy.shape + (1,) * (x.ndim - policy.ndim))
     return jnp.sum(x * weights, axis=2)
@@ -112,11 +112,11 @@ class PiWeightedAvg(InputTransform):
 class EmaNorm(hk.Module):
   """Normalises by moving averages of mean and second moment.
 
-  They are debiased, and updated by every call before they are used: the output
-  is `(x - μ) / (√(v + eps_root) + eps)` with `v = max(0, m₂ - μ²)`.
+  They are debiased, and updated by every call before use: the output is
+  `(x - μ) / (√(v + eps_root) + eps)` with `v = max(0, m₂ - μ²)`.
 
   Attributes:
-    axis: axes the statistics are over; None for all but that of channels.
+    axis: axes to average over; None for all but that of channels.
     channel_index: index of the axis of channels.
     cross_replica_axis: name of the axis (or axes) to average the statistics
       over too, or None.
@@ -141,13 +141,14 @@ class EmaNorm(hk.Module):
     """Initialises the averages.
 
     Args:
-      decay_rate: of both moving averages.
-      eps: see the attribute; all others likewise.
-      eps_root: under the root.
-      axis: axes to reduce.
-      cross_replica_axis: named axis.
-      cross_replica_axis_index_groups: groups within the named axis.
-      data_format: where channels are, `'channels_last'` or `'channels_first'`.
+      decay_rate: decay of both moving averages.
+      eps: see the attribute, like the following arguments.
+      eps_root: see the attribute.
+      axis: see the attribute.
+      cross_replica_axis: see the attribute.
+      cross_replica_axis_index_groups: see the attribute.
+      data_format: position of the channels, `'channels_last'` or
+        `'channels_first'`.
       name: Haiku name.
     """
     super().__init__(name=name)
@@ -223,15 +224,15 @@ TRANSFORMS: dict[str, Callable[[], InputTransform]] = {
 
 
 def get_source(inputs: types.UpdateRuleInputs, path: str) -> jax.Array:
-  """Reads one array out of the inputs.
+  """Reads one array from the inputs.
 
   Args:
-    inputs: what the rule was given.
+    inputs: the inputs of the rule.
     path: attributes or keys separated by `/`, e.g. `'agent_out/logits'`.
 
   Returns:
-    The array. Quantities that are one number per step (or per action) and come
-    from the rule get a trailing unit axis, so that all sources have channels.
+    The array. Scalars per step (or per action) that the rule computes get a
+    trailing axis of size 1, so that they have channels.
   """
   value: Any = inputs
   walked: list[str] = []
@@ -270,7 +271,7 @@ def get_transform(
 
   Args:
     name: a key of `TRANSFORMS` or of `networks`.
-    networks: embedding networks that may stand in a chain of transforms too.
+    networks: embedding networks by name, which are transforms, too.
 
   Returns:
     The transform.
@@ -279,8 +280,7 @@ def get_transform(
   return utils.lookup(factories, name, 'input transform', KeyError)()
 
 
-# Transforms of each step by itself, for which it does not matter whether the
-# last step is dropped before or after.
+# Transforms of each step by itself, which commute with dropping the last step.
 _STEPWISE = frozenset(
   {
     'identity',
@@ -298,15 +298,15 @@ _STEPWISE = frozenset(
 
 
 def postpone_drop_last(transforms: Sequence[str]) -> tuple[str, ...]:
-  """An equal chain, in which a leading `drop_last` comes as late as it can.
+  """Moves a leading `drop_last` as late as possible, with the same result.
 
-  Chains that differ only in dropping the last step then begin alike.
+  Chains that differ only in dropping the last step then share a prefix.
 
   Args:
-    transforms: names, in order.
+    transforms: names of transforms, in order.
 
   Returns:
-    Names, in order.
+    The names in their new order.
   """
   if not transforms or transforms[0] != 'drop_last':
     return tuple(transforms)
@@ -330,7 +330,7 @@ _SOURCES = (
 
 
 def check_option(option: types.MetaNetInputOption) -> None:
-  """Refuses unknown sources and transforms before anything is traced."""
+  """Raises an error for unknown sources or transforms, before tracing."""
   known = {**TRANSFORMS, 'y_net': None, 'z_net': None}
   for config in (*option.base, *option.action_conditional):
     field = str(config.source).partition('/')[0]

@@ -1,4 +1,4 @@
-"""The simplest rule: policy gradient with somebody else's advantages."""
+"""The simplest rule: policy gradient with the advantages of a critic."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from disco_rl import categorical
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.update_rules import base
+from disco_rl.update_rules import categorical
 
 
 class PolicyGradientUpdate(base.UpdateRule):
@@ -31,12 +31,12 @@ class PolicyGradientUpdate(base.UpdateRule):
 
     Args:
       entropy_cost: weight of the negative entropy.
-      normalize_adv: use `value_out.normalized_adv` instead of `adv`.
+      normalize_adv: whether to use `value_out.normalized_adv` instead of `adv`.
       pg_cost: weight of the policy-gradient loss.
-      kl_prior_cost: accepted as published, not used.
-      p_actor_prior: accepted as published, not used.
-      p_uniform_prior: accepted as published, not used.
-      target_params_coeff: accepted as published, not used.
+      kl_prior_cost: part of the published interface, not used.
+      p_actor_prior: part of the published interface, not used.
+      p_uniform_prior: part of the published interface, not used.
+      target_params_coeff: part of the published interface, not used.
     """
     del kl_prior_cost, p_actor_prior, p_uniform_prior, target_params_coeff
     self._entropy_cost = entropy_cost
@@ -46,19 +46,19 @@ class PolicyGradientUpdate(base.UpdateRule):
   def flat_output_spec(
     self, single_action_spec: types.ActionSpec
   ) -> types.Specs:
-    """`logits` [A]."""
+    """Returns the spec of `logits` [A]."""
     return dict(logits=utils.get_logits_specs(single_action_spec))
 
   def model_output_spec(
     self, single_action_spec: types.ActionSpec
   ) -> types.Specs:
-    """Nothing."""
+    """Returns no outputs."""
     return super().model_output_spec(single_action_spec)
 
   def init_meta_state(
     self, rng: chex.PRNGKey, params: types.AgentParams
   ) -> types.MetaState:
-    """Nothing."""
+    """Makes an empty meta-state."""
     del rng, params
     return {}
 
@@ -74,7 +74,7 @@ class PolicyGradientUpdate(base.UpdateRule):
     rng: chex.PRNGKey,
     axis_name: Any | None = None,
   ) -> tuple[types.UpdateRuleOuts, types.MetaState]:
-    """The advantages, as `pi` [T, B]; see `base.UpdateRule`."""
+    """Returns the advantages, as `pi` [T, B]; see `base.UpdateRule`."""
     del meta_params, params, state, unroll_policy_fn, rng, axis_name
     self._check_inputs(rollout, hyper_params)
     value_out: Any = rollout.value_out
@@ -93,7 +93,7 @@ class PolicyGradientUpdate(base.UpdateRule):
     hyper_params: types.HyperParams,
     backprop: bool,
   ) -> tuple[jax.Array, types.UpdateRuleLog]:
-    """Weighted sum of policy-gradient and negative-entropy losses."""
+    """Sums the weighted policy-gradient and negative-entropy losses."""
     del hyper_params
     logits = rollout.agent_out['logits'][:-1]
     advs = meta_out['pi']

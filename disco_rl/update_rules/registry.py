@@ -9,7 +9,6 @@ from typing import Any
 
 from ml_collections import config_dict
 
-from disco_rl import settings
 from disco_rl import utils
 from disco_rl.update_rules import actor_critic
 from disco_rl.update_rules import base
@@ -22,6 +21,8 @@ UPDATE_RULES: dict[str, Callable[..., base.UpdateRule]] = {
   'policy_gradient': policy_gradient.PolicyGradientUpdate,
 }
 _BUILT_IN = frozenset(UPDATE_RULES)
+# Name of a registered rule to a function that makes its agents' settings.
+SETTINGS_FNS: dict[str, Callable[[], config_dict.ConfigDict]] = {}
 
 
 def register_rule(
@@ -29,17 +30,17 @@ def register_rule(
   rule_class: Callable[..., base.UpdateRule],
   get_settings: Callable[[], config_dict.ConfigDict] | None = None,
 ) -> None:
-  """Adds a rule of your own, for `load_rule`, `evaluate` and the commands.
+  """Registers a rule of your own for `load_rule`, `evaluate` and the commands.
 
   Args:
-    name: by which it will be known. Registering a name again replaces what it
-      stood for; those of the library itself are taken.
-    rule_class: makes the rule from the keyword arguments of the settings'
-      group `update_rule`.
+    name: its name. Registering a name again replaces the earlier rule; built-in
+      names cannot be replaced.
+    rule_class: makes the rule; called with the agent settings' group
+      `update_rule` as keyword arguments.
     get_settings: makes the settings of an agent that learns with it, see
-      `settings.get_settings_actor_critic`. By default: the constructor's
-      default arguments, no hyper-parameters, a small network, and a critic if
-      the rule needs one.
+      `agent.get_settings_actor_critic`. By default: the constructor's default
+      arguments, no hyper-parameters, a small network, and a critic if the rule
+      needs one.
   """
   utils.check_name(name, 'rule', _BUILT_IN)
   if not callable(rule_class):
@@ -47,9 +48,14 @@ def register_rule(
       f'register_rule wants a class of update rules, got {rule_class!r}'
     )
   UPDATE_RULES[name] = rule_class
-  settings.SETTINGS[name] = get_settings or (
-    lambda: settings.get_settings_of_class(name, rule_class)
-  )
+  SETTINGS_FNS.pop(name, None)
+  if get_settings is not None:
+    SETTINGS_FNS[name] = get_settings
+
+
+def hand_designed() -> list[str]:
+  """Lists the names of all registered rules but `disco`."""
+  return [name for name in UPDATE_RULES if name != 'disco']
 
 
 def get_update_rule(name: str, **kwargs: Any) -> base.UpdateRule:

@@ -1,1 +1,1 @@
-"""Off-policy values and the critic of meta-training."""
+"""Off-policy value targets, value losses and the critic."""

@@ -1,4 +1,4 @@
-"""The critic of meta-training: a V network learned with V-trace."""
+"""The critic: a V network trained with V-trace."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ from disco_rl.value_fns import value_utils
 class ValueFunction:
   """A critic with one scalar output, which predicts h(value).
 
-  It is no part of the rule: it only measures, when η is trained, how much
-  better an action was than expected.
+  Its advantages are part of the meta-loss when η is trained, and inputs of the
+  rules with `needs_value_out`.
 
   Attributes:
     config: its settings.
@@ -52,11 +52,11 @@ class ValueFunction:
   def initial_state(
     self, rng: chex.PRNGKey, dummy_observation: Any
   ) -> types.ValueState:
-    """Fresh parameters, optimiser and statistics.
+    """Makes initial parameters, optimiser state and statistics.
 
     Args:
       rng: key of the parameters.
-      dummy_observation: tree of [B, ...].
+      dummy_observation: an example observation, tree of [B, ...].
 
     Returns:
       The state.
@@ -79,7 +79,7 @@ class ValueFunction:
     rollout: types.ActorRollout,
     target_logits: types.Array,
   ) -> tuple[types.ValueOuts, types.Array, Any, Any]:
-    """Evaluates a policy on a trajectory.
+    """Estimates the values of a policy on a trajectory.
 
     Args:
       value_state: the critic's state.
@@ -100,7 +100,7 @@ class ValueFunction:
     rollout: types.ActorRollout,
     target_logits: types.Array,
   ) -> tuple[types.ValueState, types.ValueOuts, types.LogDict]:
-    """One gradient step towards the V-trace targets.
+    """Takes one gradient step towards the V-trace targets.
 
     Args:
       value_state: the critic's state.
@@ -160,7 +160,7 @@ class ValueFunction:
       params,
       value_state.state,
       rollout.observations,
-      jnp.asarray(rollout.discounts) == 0,
+      rollout.is_last,
     )
     value_outs, adv_ema_state, td_ema_state = value_utils.get_value_outs(
       value_net_out=outs['value'],

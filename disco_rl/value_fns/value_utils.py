@@ -2,9 +2,11 @@
 
 State values are learned with V-trace (https://arxiv.org/abs/1802.01561), action
 values with Retrace (https://arxiv.org/abs/1606.02647). A network predicts a
-value either as one number or as a categorical distribution over evenly spaced
-points, and either as it is or through the signed-hyperbolic map
+value either as a scalar or as a categorical distribution over evenly spaced
+points, and either directly or transformed by the signed-hyperbolic map
 `h(x) = sign(x)(√(|x|+1) - 1) + εx` (https://arxiv.org/abs/1805.11593).
+
+One file because all its functions are published in this module.
 """
 
 from typing import Any
@@ -43,15 +45,17 @@ def get_value_outs(
   td_ema_fn: utils.MovingAverage | None = None,
   axis_name: Any | None = None,
 ) -> tuple[types.ValueOuts, types.EmaState | None, types.EmaState | None]:
-  """Everything there is to say about the values of a trajectory.
+  """Computes the values, targets and advantages of a trajectory.
 
-  With an action-value output, targets are Retrace's; otherwise V-trace's.
+  Targets are those of Retrace if `q_net_out` is given, else those of V-trace.
 
   Args:
     value_net_out: [T+1, B, bins or 1], output of the V network, or None.
     q_net_out: [T+1, B, A, bins or 1], output of the Q network, or None.
-    target_value_net_out: the target V network's, None for the online one's.
-    target_q_net_out: the target Q network's, None for the online one's.
+    target_value_net_out: output of the target V network, of the same shape;
+      None for that of the online network.
+    target_q_net_out: output of the target Q network, of the same shape; None
+      for that of the online network.
     rollout: the experience; rewards and discounts have T steps, or T+1 with
       `drop_last`.
     pi_logits: [T+1, B, A], the policy π that is evaluated.
@@ -60,12 +64,14 @@ def get_value_outs(
     nonlinear_transform: whether the network predicts h(value).
     categorical_value: whether the network predicts a distribution.
     max_abs_value: the distribution's support is ± this.
-    drop_last: drop the last reward and discount.
-    adv_ema_state: moving average of advantages, or None for no normalisation.
-    adv_ema_fn: the average that state belongs to.
-    td_ema_state: moving average of TD errors, or None for no normalisation.
-    td_ema_fn: the average that state belongs to.
-    axis_name: axis (or axes) to average statistics over.
+    drop_last: whether to drop the last reward and discount.
+    adv_ema_state: state of the moving average of advantages, or None for no
+      normalisation.
+    adv_ema_fn: the moving average of advantages, or None.
+    td_ema_state: state of the moving average of TD errors, or None for no
+      normalisation.
+    td_ema_fn: the moving average of TD errors, or None.
+    axis_name: axis (or axes) to average statistics over, or None.
 
   Returns:
     The values, and the updated advantage and TD averages (None as given).
@@ -137,15 +143,15 @@ def estimate_values(
   discount: chex.Numeric = DEFAULT_DISCOUNT,
   lambda_: chex.Numeric = DEFAULT_TD_LAMBDA,
 ) -> types.ValueOuts:
-  """V-trace targets and advantages from state values.
+  """Computes V-trace targets and advantages from state values.
 
   Args:
-    rewards: [T, B]
-    actions: [T, B]; not used, all that matters of them is in `rho`.
+    rewards: [T, B].
+    actions: [T, B]; not used.
     env_discounts: [T, B], 0 where an episode ended, else 1.
     rho: [T, B], π(a)/μ(a).
     values: [T+1, B], V of the online network.
-    target_values: [T+1, B], V the targets are made of.
+    target_values: [T+1, B], V that targets are computed from.
     discount: γ.
     lambda_: λ of the traces.
 
@@ -198,20 +204,20 @@ def estimate_q_values(
   discount: chex.Numeric = DEFAULT_DISCOUNT,
   lambda_: chex.Numeric = DEFAULT_TD_LAMBDA,
 ) -> types.ValueOuts:
-  """Retrace targets and advantages from action values.
+  """Computes Retrace targets and advantages from action values.
 
   `Gₜ = rₜ₊₁ + γₜ₊₁·(V(sₜ₊₁) + cₜ₊₁·(Gₜ₊₁ - Q(sₜ₊₁, aₜ₊₁)))` with trace
   coefficients `c = λ·min(ρ, 1)`.
 
   Args:
-    rewards: [T, B]
+    rewards: [T, B].
     actions: [T, B], int.
     env_discounts: [T, B], 0 where an episode ended, else 1.
     rho: [T, B], π(a)/μ(a).
     values: [T+1, B], V of the online network.
-    target_values: [T+1, B], V the targets are made of.
+    target_values: [T+1, B], V that targets are computed from.
     q_values: [T+1, B, A], Q of the online network.
-    target_q_values: [T+1, B, A], Q the targets are made of.
+    target_q_values: [T+1, B, A], Q that targets are computed from.
     discount: γ.
     lambda_: λ of the traces.
 
@@ -222,9 +228,9 @@ def estimate_q_values(
   target_q_a = utils.batch_lookup(target_q_values[:-1], actions)
   clipped_rho = jnp.minimum(rho, 1.0)
 
-  # rlax reads the value, the trace and the reward of one index as those of one
-  # step. Rewards are received on arrival, so a zero step goes before them, and
-  # the return of that step is dropped again.
+  # In rlax, value, trace and reward at one index belong to one step. Here
+  # rewards are received on arrival, so a step of zeros is prepended to them,
+  # whose return is dropped again.
   prepend_zero = lambda x: jnp.concatenate([jnp.zeros_like(x[:1]), x])
   returns = jax.vmap(
     rlax.general_off_policy_returns_from_q_and_v, in_axes=1, out_axes=1
@@ -268,11 +274,11 @@ def extract_scalar_values_from_net_out(
   max_abs_value: float | None,
   nonlinear_transform: bool,
 ) -> tuple[Any, Any]:
-  """Scalar state values and action values of a network.
+  """Converts a network's outputs to state values and action values.
 
   Args:
-    value_net_out: [T+1, B, bins or 1] or None: then V = Σₐ π(a) Q(a).
-    q_net_out: [T+1, B, A, bins or 1] or None, but not both.
+    value_net_out: [T+1, B, bins or 1]; None for V = Σₐ π(a) Q(a).
+    q_net_out: [T+1, B, A, bins or 1], or None; at least one must be given.
     pi_logits: [T+1, B, A], the policy π.
     categorical_value: whether the network predicts a distribution.
     max_abs_value: the distribution's support is ± this.
@@ -325,7 +331,7 @@ def get_values_from_net_outs(
 def importance_weight(
   pi_logits: types.Array, mu_logits: types.Array, actions: types.Array
 ) -> jax.Array:
-  """ρ = π(a)/μ(a), without gradient.
+  """Computes ρ = π(a)/μ(a), without gradient.
 
   Args:
     pi_logits: [..., A], the policy that is evaluated.
@@ -343,7 +349,7 @@ def importance_weight(
 def checked_max_abs_value(
   max_abs_value: float | None, categorical_value: bool = True
 ) -> float:
-  """Returns the limit of a categorical support, refusing what cannot be one."""
+  """Checks and returns the limit of a categorical support."""
   if max_abs_value is None and categorical_value:
     raise ValueError('categorical values need max_abs_value')
   if max_abs_value is not None and max_abs_value <= 0:
@@ -352,7 +358,7 @@ def checked_max_abs_value(
 
 
 def checked_num_bins(num_bins: int) -> int:
-  """Returns the size of a categorical support, which has two ends at least."""
+  """Checks and returns the size of a categorical support, at least 2."""
   if num_bins < 2:
     raise ValueError(f'num_bins must be at least 2, got {num_bins}')
   return num_bins
@@ -361,7 +367,7 @@ def checked_num_bins(num_bins: int) -> int:
 def value_logits_to_scalar(
   value_logits: types.Array, max_abs_value: float | None
 ) -> jax.Array:
-  """Expectation of a categorical value, [..., bins] to [...]."""
+  """Computes the mean of a categorical value, [..., bins] to [...]."""
   limit = checked_max_abs_value(max_abs_value)
   support = jnp.linspace(-limit, limit, value_logits.shape[-1])
   return jnp.sum(jax.nn.softmax(value_logits) * support, axis=-1)
@@ -370,7 +376,7 @@ def value_logits_to_scalar(
 def scalar_to_categorical_value(
   num_bins: int, value: types.Array, max_abs_value: float | None
 ) -> jax.Array:
-  """2-hot encoding of values, [...] to [..., bins]; values are clipped."""
+  """Encodes values as 2-hot, [...] to [..., bins]; values are clipped."""
   limit = checked_max_abs_value(max_abs_value)
   return rlax.transform_to_2hot(value, -limit, limit, num_bins)
 
@@ -382,14 +388,14 @@ def value_loss_from_target(
   categorical_value: bool = False,
   max_abs_value: float | None = None,
 ) -> jax.Array:
-  """Loss that moves a network's value towards a target.
+  """Computes the loss of a network's value with respect to a target.
 
   Args:
     value_net_out: [..., bins or 1], the network's output.
-    value_target: [...], values in the environment's own scale.
+    value_target: [...], target values, not transformed by h.
     nonlinear_transform: whether the network predicts h(value).
-    categorical_value: cross entropy with the 2-hot target, instead of half the
-      squared error.
+    categorical_value: whether the loss is the cross entropy with the 2-hot
+      target, instead of half the squared error.
     max_abs_value: the distribution's support is ± this.
 
   Returns:
@@ -414,11 +420,11 @@ def value_loss_from_td(
   categorical_value: bool = False,
   max_abs_value: float | None = None,
 ) -> jax.Array:
-  """Loss that moves a network's value by a TD error.
+  """Computes the loss that moves a network's value by a TD error.
 
   Args:
     value_net_out: [..., bins or 1], the network's output.
-    td: [...], how far, and which way, the value should move.
+    td: [...], the TD errors.
     nonlinear_transform: as in `value_loss_from_target`.
     categorical_value: as in `value_loss_from_target`.
     max_abs_value: as in `value_loss_from_target`.
@@ -441,7 +447,7 @@ def value_loss_from_td(
 def _experience(
   rollout: Rollout, drop_last: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Behaviour logits μ [T+1, B, A], rewards [T, B], discounts [T, B]."""
+  """Returns logits of μ [T+1, B, A], rewards [T, B] and discounts [T, B]."""
   if isinstance(rollout, types.ActorTimestep):
     mu_logits = rollout.logits
     discounts = jnp.asarray(rollout.discounts, jnp.float32)
@@ -491,7 +497,7 @@ def _normalize_tds(
     return ema_state, outs
   td = outs.q_td if has_q else outs.td
   ema_state = ema_fn.update_state(td, ema_state, axis_name)
-  # A TD error keeps its sign: only its scale is normalised.
+  # TD errors keep their signs: only their scale is normalised.
   normalized = ema_fn.normalize(td, ema_state, subtract_mean=False)
   field = 'normalized_q_td' if has_q else 'normalized_td'
   return ema_state, outs.replace(**{field: normalized})

@@ -1,1 +1,1 @@
-"""Adapters that make batched environments out of single ones."""
+"""Wrappers that make batched environments from single ones."""

@@ -1,4 +1,4 @@
-"""Batches of ordinary, stateful environments on the host."""
+"""Batches of stateful environments on the host."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,27 +17,27 @@ UnusedEnvState = base.UnusedEnvState
 
 
 class StreamBatch(base.Environment):
-  """Steps B streams on the host one after another.
+  """Steps B streams on the host sequentially.
 
-  The streams keep their own state, so the one passed around is empty.
+  The streams store their state internally, so `states` is empty.
   """
 
   def __init__(self, streams: Sequence[Any]):
-    """Bundles the streams.
+    """Initialises the batch.
 
     Args:
-      streams: B of them, with the methods of
+      streams: B streams with the methods of
         `single_stream_env.SingleStreamEnv`.
     """
     super().__init__(len(streams))
     self._streams = list(streams)
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """Specs of one stream's observation."""
+    """Returns the specs of one stream's observation."""
     return self._streams[0].single_observation_spec()
 
   def single_action_spec(self) -> types.ActionSpec:
-    """Spec of one stream's action."""
+    """Returns the spec of one stream's action."""
     return self._streams[0].single_action_spec()
 
   def reset(
@@ -50,7 +50,7 @@ class StreamBatch(base.Environment):
   def step(
     self, state: Any, actions: types.Array
   ) -> tuple[UnusedEnvState, types.EnvironmentTimestep]:
-    """Steps every stream with its own action of `actions` [B]."""
+    """Advances every stream by its action of `actions` [B]."""
     actions = base.check_actions(actions, self.batch_size)
     timesteps = [
       stream.step(state, action)[1]
@@ -59,12 +59,12 @@ class StreamBatch(base.Environment):
     return UnusedEnvState(), _stack(timesteps)
 
   def snapshot(self) -> Any:
-    """One snapshot per stream, or None if a stream has none."""
+    """Returns one snapshot per stream; None if a stream has none."""
     snapshots = [stream.snapshot() for stream in self._streams]
     return None if any(s is None for s in snapshots) else snapshots
 
   def restore(self, snapshot: Any) -> UnusedEnvState:
-    """Puts every stream back."""
+    """Restores every stream from a snapshot."""
     for stream, part in zip(self._streams, snapshot, strict=True):
       stream.restore(part)
     return UnusedEnvState()
@@ -90,11 +90,11 @@ class BatchedSingleStreamEnvironment(StreamBatch):
     """Builds the streams.
 
     Args:
-      env_class: takes the settings as one object, or each as a keyword
-        argument; called once for each stream.
+      env_class: a class that takes the settings as one object, or each as a
+        keyword argument; called once per stream.
       batch_size: B, the number of streams.
-      env_settings: a mapping with a `random_seed`, from which the streams'
-        seeds are drawn: each has its own in its copy of the settings.
+      env_settings: a mapping with a `random_seed`, from which a different
+        `random_seed` is drawn for each stream.
     """
     base.check_batch_size(batch_size)
     if 'random_seed' not in env_settings:
@@ -123,5 +123,5 @@ class BatchedSingleStreamEnvironment(StreamBatch):
 def _stack(
   timesteps: list[types.EnvironmentTimestep],
 ) -> types.EnvironmentTimestep:
-  """B timesteps to one with leaves [B, ...], on the host."""
+  """Stacks B timesteps to one with leaves [B, ...], on the host."""
   return jax.tree.map(lambda *xs: np.stack(xs), *timesteps)

@@ -16,27 +16,27 @@ _STEP_KEY = 2  # `jax.random.split` makes 0 and 1.
 
 
 class SingleStreamJittable(Protocol):
-  """One stream of a game as pure functions of an explicit state."""
+  """One stream of an environment as pure functions of an explicit state."""
 
   num_actions: int
 
   def initial_state(self, rng: chex.PRNGKey) -> Any:
-    """The state at the start of the stream's first episode."""
+    """Returns the state at the start of the stream's first episode."""
 
   def episode_reset(self, rng: chex.PRNGKey, state: Any) -> Any:
-    """The state at the start of the next episode."""
+    """Returns the state at the start of the next episode."""
 
   def step(self, rng: chex.PRNGKey, state: Any, action: types.Array) -> Any:
-    """The state after `action`."""
+    """Returns the state after `action`, a scalar."""
 
   def is_terminal(self, state: Any) -> types.Array:
-    """Whether the episode ends in this state."""
+    """Returns whether the episode ends in this state, []."""
 
   def render(self, state: Any) -> Any:
-    """The observation of this state."""
+    """Returns the observation of this state, without [B]."""
 
   def reward(self, state: Any) -> types.Array:
-    """The reward for arriving in this state."""
+    """Returns the reward for arriving in this state, []."""
 
 
 @types.chex_dataclass(frozen=True)
@@ -48,12 +48,11 @@ class EnvState(types.Record):
 
 
 class BatchedJittableEnvironment(base.Environment):
-  """Runs B streams of a `SingleStreamJittable` in one vectorised program.
+  """B vmapped streams of a `SingleStreamJittable`.
 
   `step` and `reset` are pure and can be jitted, vmapped and scanned over.
-  Streams differ only by their random key; each step splits it into the one
-  that is carried on and the one that is used now, by the reset; `step` gets a
-  third of its own.
+  Streams differ only by their random key. Each step splits it into the next key
+  and that of a reset, and folds a number into it for the stream's `step`.
   """
 
   is_jittable = True
@@ -62,8 +61,8 @@ class BatchedJittableEnvironment(base.Environment):
     """Builds the environment.
 
     Args:
-      env_class: makes a `SingleStreamJittable`; takes the settings as one
-        object, or each as a keyword argument.
+      env_class: makes a `SingleStreamJittable` from the settings as one object,
+        or from each as a keyword argument.
       batch_size: B, the number of streams.
       env_settings: its settings, a mapping.
     """
@@ -73,7 +72,7 @@ class BatchedJittableEnvironment(base.Environment):
     )
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """`{'observation': ...}`, though timesteps carry the bare array."""
+    """Returns `{'observation': spec}`; timesteps have the bare array."""
     spec = jax.eval_shape(
       lambda rng: self._env.render(self._env.initial_state(rng)),
       jax.random.PRNGKey(0),
@@ -81,7 +80,7 @@ class BatchedJittableEnvironment(base.Environment):
     return {'observation': spec}
 
   def single_action_spec(self) -> types.ActionSpec:
-    """Actions 0..n-1."""
+    """Returns the spec of actions 0..n-1."""
     return dm_env_specs.BoundedArray(
       (), np.int32, 0, self._env.num_actions - 1, name='action'
     )
@@ -89,7 +88,7 @@ class BatchedJittableEnvironment(base.Environment):
   def reset(
     self, rng_key: chex.PRNGKey
   ) -> tuple[EnvState, types.EnvironmentTimestep]:
-    """Starts every stream anew; `rng_key` is split into one per stream."""
+    """Resets every stream; `rng_key` is split into one key per stream."""
     keys = jax.random.split(rng_key, self.batch_size)
     return jax.vmap(self._reset_stream)(keys)
 
@@ -106,7 +105,7 @@ class BatchedJittableEnvironment(base.Environment):
     state = self._env.initial_state(rng_now)
     timestep = types.EnvironmentTimestep(
       observation=self._env.render(state),
-      # As published: the first step of all is not marked FIRST.
+      # As published, the first step of a stream is not marked FIRST.
       step_type=jnp.asarray(int(dm_env.StepType.MID), jnp.int32),
       reward=jnp.zeros([], jnp.float32),
     )
@@ -116,8 +115,8 @@ class BatchedJittableEnvironment(base.Environment):
     self, state: EnvState, action: types.Array
   ) -> tuple[EnvState, types.EnvironmentTimestep]:
     rng, rng_now = jax.random.split(state.rng)
-    # The reset's key is the published one. It may not be the step's too, or
-    # what they draw would be the same; nor may one be made from the other.
+    # The reset's key is the published one. The step needs another key, and not
+    # one derived from it, for independent draws.
     step_rng = jax.random.fold_in(state.rng, _STEP_KEY)
     env_state = self._env.step(step_rng, state.state, action)
     is_terminal = self._env.is_terminal(env_state)
@@ -129,9 +128,7 @@ class BatchedJittableEnvironment(base.Environment):
     )
     timestep = types.EnvironmentTimestep(
       observation=self._env.render(env_state),
-      step_type=jnp.where(
-        is_terminal, int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
-      ).astype(jnp.int32),
+      step_type=types.mid_or_last(is_terminal),
       reward=reward,
     )
     return EnvState(state=env_state, rng=rng), timestep

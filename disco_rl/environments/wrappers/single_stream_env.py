@@ -1,4 +1,4 @@
-"""Any dm_env environment as one self-resetting stream."""
+"""A dm_env environment as one stream that resets automatically."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ UnusedEnvState = base.UnusedEnvState
 
 
 class SingleStreamEnv(base.Environment):
-  """Turns a dm_env environment into one stream of this library's convention.
+  """Wraps a dm_env environment as one stream in this library's convention.
 
-  When an episode ends, the environment is reset at once: the timestep carries
-  LAST, the terminal reward, and the first observation of the next episode.
+  When an episode ends, the environment is reset at once: the timestep has LAST,
+  the terminal reward, and the first observation of the next episode.
   Actions and timesteps are those of one stream, without a batch dimension;
   `batched_env.py` makes batches of streams.
   """
@@ -27,14 +27,14 @@ class SingleStreamEnv(base.Environment):
     """Wraps an environment.
 
     Args:
-      env: its observation spec may be any tree; its action spec must be
-        scalar and discrete.
+      env: an environment whose observation spec is any tree, and whose action
+        spec is scalar and discrete.
     """
     super().__init__(batch_size=1)
     self._env = env
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """Specs of the observation, 64-bit dtypes narrowed to 32."""
+    """Returns the specs of the observation, 64-bit dtypes cast to 32."""
     return jax.tree.map(
       lambda spec: types.ArraySpec(
         tuple(spec.shape),
@@ -46,7 +46,7 @@ class SingleStreamEnv(base.Environment):
     )
 
   def single_action_spec(self) -> types.ActionSpec:
-    """Spec of the action, as int32."""
+    """Returns the spec of the action, as int32."""
     spec = self._env.action_spec()
     if (
       isinstance(spec, types.ActionSpec)
@@ -61,7 +61,7 @@ class SingleStreamEnv(base.Environment):
   def reset(
     self, rng_key: chex.PRNGKey | None = None
   ) -> tuple[UnusedEnvState, types.EnvironmentTimestep]:
-    """Starts an episode; `rng_key` is not used, a dm_env has its own."""
+    """Starts an episode; `rng_key` is not used."""
     del rng_key
     observation = self._env.reset().observation
     return UnusedEnvState(), _timestep(dm_env.StepType.FIRST, 0.0, observation)
@@ -72,7 +72,7 @@ class SingleStreamEnv(base.Environment):
     """Takes an action, and starts the next episode if this one ends.
 
     Args:
-      state: not used, a dm_env keeps its own.
+      state: not used, since a dm_env stores its state internally.
       action: a scalar.
 
     Returns:
@@ -83,22 +83,22 @@ class SingleStreamEnv(base.Environment):
     observation = timestep.observation
     if timestep.last():
       observation = self._env.reset().observation
-    # A dm_env gives no reward with FIRST.
+    # In dm_env, the reward of FIRST is None.
     reward = 0.0 if timestep.reward is None else timestep.reward
     return UnusedEnvState(), _timestep(timestep.step_type, reward, observation)
 
   def snapshot(self) -> Any:
-    """What the environment's own `snapshot` returns; None without one."""
+    """Calls the environment's method `snapshot`; None if it has none."""
     method = getattr(self._env, 'snapshot', None)
     return None if method is None else method()
 
   def restore(self, snapshot: Any) -> UnusedEnvState:
-    """Hands a snapshot back to the environment's own `restore`."""
+    """Calls the environment's method `restore`."""
     self._env.restore(snapshot)
     return UnusedEnvState()
 
   def close(self) -> None:
-    """Frees what the environment holds."""
+    """Closes the environment."""
     self._env.close()
 
 

@@ -1,7 +1,7 @@
-"""Environments on the host, stepped in processes of their own.
+"""Environments on the host that are stepped in worker processes.
 
-Where a step takes longer than sending its result through a pipe (some tenths of
-a millisecond), several processes step several streams at once.
+Workers are faster if a step takes longer than sending its result through a pipe
+(some tenths of a millisecond).
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ _SECONDS_TO_CLOSE = 5.0
 
 
 class WorkerError(RuntimeError):
-  """A process that stepped environments failed or died."""
+  """Raised when a worker process fails or dies."""
 
 
 def make(
@@ -37,16 +37,16 @@ def make(
   num_workers: int,
   name: str,
 ) -> base.Environment:
-  """B streams, in this process or spread over others.
+  """Makes B streams, in this process or in worker processes.
 
-  The streams are the same, step for step, whatever the number of workers.
+  The timesteps do not depend on the number of workers.
 
   Args:
     make_streams: makes streams from their seeds; with workers it must be
       picklable.
     batch_size: B.
-    random_seed: from which the streams' seeds are drawn.
-    num_workers: how many processes, 0 for this one; must divide B.
+    random_seed: seed from which the streams' seeds are drawn.
+    num_workers: number of processes, which must divide B; 0 for no workers.
     name: what error messages call the environment.
 
   Returns:
@@ -69,7 +69,7 @@ def make(
 
 
 class WorkerEnvironment(base.Environment):
-  """Streams in processes; `close` ends them, and so does forgetting them."""
+  """Streams in worker processes, which end by `close` or garbage collection."""
 
   def __init__(
     self,
@@ -82,15 +82,15 @@ class WorkerEnvironment(base.Environment):
 
     Args:
       make_streams: picklable; makes an environment with one stream per seed.
-      seeds: B of them.
-      num_workers: W, must divide B.
+      seeds: B seeds.
+      num_workers: number of processes, which must divide B.
       name: what error messages call the environment.
     """
     super().__init__(len(seeds))
     self._name = name
     self._num = num_workers
     share = len(seeds) // num_workers
-    # Not forked: the threads of JAX would not survive it.
+    # Not forked, which would break the threads of JAX.
     context = multiprocessing.get_context('spawn')
     self._workers: list[_Worker] = []
     self._finalizer = weakref.finalize(self, _close_all, self._workers)
@@ -105,11 +105,11 @@ class WorkerEnvironment(base.Environment):
     self._observation_spec, self._action_spec = specs[0]
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """Specs of one stream's observation."""
+    """Returns the specs of one stream's observation."""
     return self._observation_spec
 
   def single_action_spec(self) -> types.ActionSpec:
-    """Spec of one stream's action."""
+    """Returns the spec of one stream's action."""
     return self._action_spec
 
   def reset(
@@ -123,7 +123,7 @@ class WorkerEnvironment(base.Environment):
   def step(
     self, states: Any, actions: types.Array
   ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
-    """Steps every stream with its own action of `actions` [B]."""
+    """Advances every stream by its action of `actions` [B]."""
     del states
     actions = base.check_actions(actions, self.batch_size)
     return base.UnusedEnvState(), _concatenate(
@@ -131,12 +131,12 @@ class WorkerEnvironment(base.Environment):
     )
 
   def snapshot(self) -> Any:
-    """One snapshot per worker, or None if a stream has none."""
+    """Returns one snapshot per worker; None if a stream has none."""
     parts = self._ask_all('snapshot', [None] * self._num)
     return None if any(part is None for part in parts) else parts
 
   def restore(self, snapshot: Any) -> base.UnusedEnvState:
-    """Puts every stream back."""
+    """Restores every stream from a snapshot."""
     if len(snapshot) != self._num:
       raise ValueError(
         f'a snapshot of {len(snapshot)} workers of {self._name} cannot be '
@@ -158,13 +158,13 @@ class WorkerEnvironment(base.Environment):
         worker.send(method, argument)
       return [worker.receive() for worker in self._workers]
     except BaseException:
-      # Answers that nobody fetched would be taken for those of the next step.
+      # Answers left in a pipe would be taken for those of the next request.
       self.close()
       raise
 
 
 class _Worker:
-  """One process, seen from the one that started it."""
+  """A handle of one worker process."""
 
   def __init__(
     self, context: Any, make_streams: StreamsFn, seeds: list[int], name: str
@@ -187,7 +187,7 @@ class _Worker:
 
   def receive(self) -> Any:
     connection.wait([self._pipe, self._process.sentinel])
-    # What it said before it died, if it did, is still in the pipe.
+    # A worker that died may have sent an answer before, still in the pipe.
     try:
       is_ok, answer = self._pipe.recv()
     except (EOFError, OSError):
@@ -199,7 +199,7 @@ class _Worker:
     return answer
 
   def close(self) -> None:
-    self._pipe.close()  # It ends when it finds nobody there.
+    self._pipe.close()  # The worker ends when its pipe is closed.
     self._process.join(_SECONDS_TO_CLOSE)
     if self._process.is_alive():
       self._process.kill()
@@ -227,8 +227,8 @@ def _serve(
   seeds: list[int],
   modules: Sequence[str],
 ) -> None:
-  """What a worker does: builds its streams, and answers until it is left."""
-  # Ctrl-C reaches all processes; the one that listens decides what to do.
+  """Builds the streams of a worker, and answers until the pipe is closed."""
+  # Ctrl-C reaches all processes; the main process handles it.
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   env: base.Environment | None = None
   try:
@@ -239,14 +239,14 @@ def _serve(
           try:
             factories.import_modules(modules)
             env = make_streams(seeds)
-          except ValueError as error:  # What was asked for cannot be made.
+          except ValueError as error:  # The streams cannot be made.
             pipe.send((False, ValueError(str(error))))
             continue
         pipe.send((True, _answer(env, method, argument)))
-      except Exception:  # Anything: it is told, and the streams stay.
+      except Exception:  # Any error is reported, and the streams are kept.
         pipe.send((False, traceback.format_exc()))
   except (EOFError, OSError):
-    pass  # Nobody listens any more.
+    pass  # The pipe was closed.
   finally:
     if env is not None:
       env.close()

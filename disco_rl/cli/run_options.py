@@ -1,0 +1,195 @@
+"""Options and execution of the commands that make runs."""
+
+import argparse
+from collections.abc import Callable, Mapping
+import contextlib
+import dataclasses
+import json
+import pathlib
+import sys
+from typing import Any
+
+from disco_rl.cli import errors
+from disco_rl.config import networks
+from disco_rl.environments.wrappers import worker_env
+from disco_rl.networks import cores
+from disco_rl.runs import interrupts
+from disco_rl.runs import loop
+from disco_rl.runs import run as run_lib
+from disco_rl.runs import run_folder
+
+
+def add_run_arguments(
+  parser: argparse.ArgumentParser,
+  examples_of_settings: str,
+  default_network: str,
+) -> None:
+  """Adds the options that every run has.
+
+  Args:
+    parser: the command's parser.
+    examples_of_settings: examples for the help of `--set`.
+    default_network: the default in the help of `--net`.
+  """
+  add = parser.add_argument
+  add(
+    '--net',
+    help=f'network: {", ".join(networks.known_names())} (default: '
+    f'{default_network})',
+  )
+  add('--core', help=f'memory of the network: {", ".join(cores.CORES)}')
+  add(
+    '--use',
+    action='append',
+    metavar='MODULE',
+    help='module to import first, which may register environments, rules and '
+    'networks. May be repeated',
+  )
+  add('--seed', type=int, help='seed, or the first of them (default: 0)')
+  add(
+    '--set',
+    action='append',
+    metavar='NAME=VALUE',
+    help=f'change a setting, e.g. {examples_of_settings}; --dry-run shows all '
+    'settings. May be repeated',
+  )
+  add(
+    '--out',
+    metavar='DIR',
+    help='folder for the results (default: a new one in runs/)',
+  )
+  add(
+    '--overwrite',
+    action='store_true',
+    help='remove the run that --out already holds',
+  )
+  add(
+    '--resume',
+    metavar='DIR',
+    help='resume the run in DIR from its last checkpoint; bit-exact if the '
+    "environment's state can be saved",
+  )
+  add(
+    '--dry-run',
+    action='store_true',
+    help='check all settings, show them and their origins, and stop',
+  )
+  add('--quiet', action='store_true', help='show no progress bar')
+
+
+@dataclasses.dataclass(frozen=True)
+class RunCommand:
+  """The functions of a command that makes runs.
+
+  Attributes:
+    defaults: defaults of the request, see `config.resolve`.
+    make_plan: makes the plan of a new run from a request.
+    plan_of_folder: makes the plan of the run in a folder; `steps` changes the
+      number of steps, unless it is None.
+    name_run: returns a name for the folder of a plan.
+    describe_start: returns the first line of output, from a plan and its run.
+    finish: called with the run and the outcome when it is finished.
+  """
+
+  defaults: Mapping[str, Any]
+  make_plan: Callable[[Mapping[str, Any]], Any]
+  plan_of_folder: Callable[..., Any]
+  name_run: Callable[[Any], str]
+  describe_start: Callable[[Any, run_lib.Run], str]
+  finish: Callable[[run_lib.Run, loop.Outcome], None]
+
+
+def run(arguments: argparse.Namespace, command: RunCommand) -> int:
+  """Starts or resumes a run, and runs it until its end, Ctrl-C or an error.
+
+  Args:
+    arguments: the command's arguments.
+    command: the command.
+
+  Returns:
+    The exit code.
+  """
+  with errors.as_usage_errors():
+    if arguments.resume:
+      a_run = _resume(arguments, command)
+    else:
+      plan = command.make_plan(_make_request(arguments, command.defaults))
+      if arguments.dry_run:
+        plan.check_buildable()
+        print(json.dumps(plan.config, indent=2))
+        return 0
+      out = arguments.out or run_folder.first_free(
+        pathlib.Path('runs') / run_folder.as_file_name(command.name_run(plan))
+      )
+      a_run = plan.start(
+        out, overwrite=arguments.overwrite, show_progress=not arguments.quiet
+      )
+      print(f'{command.describe_start(plan, a_run)}: {out}', flush=True)
+  return _execute(arguments.command, a_run, command.finish)
+
+
+def _make_request(
+  arguments: argparse.Namespace, defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Makes the request from the command's arguments and the defaults."""
+  if arguments.out and not (arguments.overwrite or arguments.dry_run):
+    run_folder.check_free(arguments.out)  # Before anything is downloaded.
+  given = {name: getattr(arguments, name, None) for name in defaults}
+  return {
+    name: default if given[name] is None else given[name]
+    for name, default in defaults.items()
+  }
+
+
+def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
+  """Opens the folder of a run and resumes it; only `--steps` may be changed."""
+  for name in [*command.defaults, 'out', 'overwrite', 'dry_run']:
+    value = getattr(arguments, name, None)
+    if name != 'steps' and value is not None and value is not False:
+      raise errors.UsageError(
+        f'--{name.replace("_", "-")} cannot be changed with --resume; only '
+        '--steps can'
+      )
+  with contextlib.ExitStack() as stack:
+    folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
+    if folder.config.get('command') != arguments.command:
+      raise errors.UsageError(
+        f'{folder.path} is not a run of disco-rl {arguments.command}'
+      )
+    plan = command.plan_of_folder(folder, steps=arguments.steps)
+    a_run = plan.resume(folder, show_progress=not arguments.quiet)
+    done = a_run.trainable.done(a_run.state)
+    print(f'Resuming from {plan.unit} {done}: {folder.path}', flush=True)
+    stack.pop_all()
+  return a_run
+
+
+def _execute(
+  command: str,
+  a_run: run_lib.Run,
+  finish: Callable[[run_lib.Run, loop.Outcome], None],
+) -> int:
+  """Runs until the end, Ctrl-C or an error; returns the exit code."""
+  assert a_run.folder is not None
+  folder = a_run.folder
+  with a_run, interrupts.Interrupts() as interrupt:
+    try:
+      outcome = a_run.execute(should_stop=lambda: interrupt.requested)
+    except worker_env.WorkerError as error:
+      a_run.bar.close()
+      print(f'disco-rl {command}: stopped: {error}', file=sys.stderr)
+      print(
+        'Resume from the last checkpoint with: '
+        f'disco-rl {command} --resume {folder.path}',
+        file=sys.stderr,
+      )
+      return 1
+    if outcome.error is not None:
+      print(f'disco-rl {command}: stopped: {outcome.error}', file=sys.stderr)
+      print(f'The last finite state is in {folder.state_path}', file=sys.stderr)
+      return 1
+    if outcome.reason is loop.Reason.INTERRUPTED:
+      print(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
+      return 130
+    finish(a_run, outcome)
+  return 0

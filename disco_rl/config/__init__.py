@@ -1,0 +1,1 @@
+"""Resolves all settings before a run starts."""

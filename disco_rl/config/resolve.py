@@ -1,0 +1,384 @@
+"""Resolves all settings of a run from a request.
+
+A request consists of names (rule, environment, network, preset), a few numbers,
+and single settings. Names decide which settings exist; their values come in
+layers, each of which overrides those before it:
+
+  defaults < settings of the rule < settings for the environment < preset
+  < settings of the user
+
+`Layers.origins` records which layer a value came from.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from ml_collections import config_dict
+
+from disco_rl import optimizers
+from disco_rl import types
+from disco_rl.config import agents
+from disco_rl.config import batching as batching_lib
+from disco_rl.config import layers as layers_lib
+from disco_rl.config import meta_training as meta_lib
+from disco_rl.config import networks
+from disco_rl.config import presets
+from disco_rl.config import schema
+from disco_rl.environments import registry
+from disco_rl.rule_zoo import rule as rule_lib
+
+RANDOM = 'random'  # The initial rule of meta-training with random η.
+
+# The entries of a request with their defaults.
+EVALUATION: Mapping[str, Any] = dict(
+  rule=rule_lib.DEFAULT,
+  env='catch',
+  steps=1000,
+  seed=0,
+  num_seeds=1,
+  devices=0,  # As many as fit.
+  net=None,
+  core=None,
+  preset=None,
+  use=[],
+  set=[],  # Texts `path=value`, of the command line.
+  settings={},  # Path to value, from Python.
+)
+META_TRAINING: Mapping[str, Any] = dict(
+  rule='disco',
+  init=RANDOM,
+  env=['catch'],
+  steps=800,
+  num_agents=2,
+  eval_every=0,
+  eval_env=[],
+  seed=0,
+  devices=1,
+  net=None,
+  core=None,
+  use=[],
+  set=[],  # Texts `path=value`, of the command line.
+  settings={},  # Path to value, from Python.
+)
+
+# Learning rates tuned on Catch, for evaluations.
+_LEARNING_RATES = {
+  'disco': 1e-2,
+  'actor_critic': 1e-2,
+  'policy_gradient': 1e-3,
+}
+
+
+def agent_settings(
+  rule: rule_lib.Rule, env: str | None = None
+) -> config_dict.ConfigDict:
+  """Makes the settings of an agent that is evaluated with a rule.
+
+  Args:
+    rule: from `disco_rl.load_rule`; the settings it was trained with are kept.
+    env: name of the environment, for the network that suits it; None for an
+      MLP.
+
+  Returns:
+    The settings, with a learning rate that was tuned on Catch.
+  """
+  config = agents.for_rule(rule)
+  config.learning_rate = _LEARNING_RATES.get(rule.kind, config.learning_rate)
+  if env is not None:
+    networks.choose(config, registry.suggested_network(env))
+  return config
+
+
+def evaluation(
+  request: Mapping[str, Any],
+  rule: rule_lib.Rule,
+  *,
+  agent: config_dict.ConfigDict | None = None,
+  has_env_name: bool = True,
+) -> layers_lib.Layers:
+  """Resolves the settings of an evaluation.
+
+  Args:
+    request: see `EVALUATION`.
+    rule: the rule that is evaluated.
+    agent: settings of the agents; None for those of the rule and the
+      environment.
+    has_env_name: whether `request['env']` is a name of the registry; otherwise
+      the environment has no settings.
+
+  Returns:
+    The settings: groups (`agent`, `batching`, `env`), and single ones.
+  """
+  env = request['env'] if has_env_name else None
+  env_settings = registry.default_settings(env) if env else {}
+  preset = request['preset']
+  by_rule = {} if agent is not None else rule.settings
+  if agent is None:
+    agent = agent_settings(rule)
+    with agent.unlocked():
+      agent.optimizer = optimizers.get_settings()
+    network = (
+      request['net']
+      or (preset and presets.get(preset).network)
+      or (env and registry.suggested_network(env))
+    )
+    networks.choose(agent, network, request['core'])
+  else:
+    agent = agent.copy_and_resolve_references()
+  layers = layers_lib.Layers(
+    dict(
+      steps=request['steps'],
+      seeds=_seeds(request),
+      devices=request['devices'],
+      lanes_at_once=None,
+      overlap_acting=False,
+      chunk_size=20,  # Iterations per compiled program.
+      checkpoint_every=100,  # Iterations.
+      env=env_settings,
+      batching=dataclasses.asdict(batching_lib.Batching()),
+      agent=agent,
+    )
+  )
+  layers.mark(f'rule {rule.name}', by_rule, 'agent')
+  if preset is not None:
+    layers.apply(f'preset {preset}', presets.values(preset, layers))
+  _apply_user(layers, request)
+  if preset is not None:
+    layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
+  layers.check()
+  sizes = make_batching(layers.settings.batching, 'batching')
+  check_steps(layers.settings.steps, sizes, '--steps')
+  _end_schedule(layers, sizes)
+  return layers
+
+
+def meta_training(
+  request: Mapping[str, Any],
+  rule: rule_lib.Rule | None,
+  *,
+  agent: config_dict.ConfigDict | None = None,
+  critic: types.ValueFnConfig | None = None,
+  env_objects: Mapping[str, Any] | None = None,
+) -> layers_lib.Layers:
+  """Resolves the settings of meta-training.
+
+  Args:
+    request: see `META_TRAINING`.
+    rule: the initial rule; None for random η.
+    agent: settings of all agents, with their network; None for those of the
+      rule and the environments.
+    critic: settings of the agents' critics; None for the default.
+    env_objects: the environments in `request['env']` that are not in the
+      registry, by name.
+
+  Returns:
+    The settings: groups (`meta`, `batching`, `agent`, `eval`), groups by name
+    of the environment (`env`, `net`, `critic_net`), and single ones.
+  """
+  objects = env_objects or {}
+  envs = _environments(request['env'], objects)
+  eval_envs = _environments(request['eval_env'], objects)
+  if eval_envs and not request['eval_every']:
+    raise ValueError('--eval-env says where; say when, too, by --eval-every')
+  networks_by_env, critics_by_env = {}, {}
+  base_agent = _meta_agent(request, rule, agent, critic)
+  for name in envs | eval_envs:
+    own = base_agent.copy_and_resolve_references()
+    if agent is None:
+      suggested = None if name in objects else registry.suggested_network(name)
+      networks.choose(own, request['net'] or suggested, request['core'])
+    networks_by_env[name] = own.net_settings
+    critics_by_env[name] = dict(
+      net=own.value_fn.net, net_args=own.value_fn.net_args
+    )
+  with base_agent.unlocked():
+    del base_agent['net_settings']
+    for name in ('net', 'net_args'):
+      del base_agent.value_fn[name]
+  meta = dataclasses.asdict(meta_lib.Config())
+  batching = meta.pop('batching')
+  layers = layers_lib.Layers(
+    dict(
+      steps=request['steps'],
+      seed=request['seed'],
+      num_agents=request['num_agents'],  # In each environment.
+      devices=request['devices'],
+      lane_shards=1,  # Rows of devices over which agents are sharded.
+      lanes_at_once=None,
+      checkpoint_every=25,  # Meta-updates.
+      max_nonfinite_updates=10,  # In a row.
+      env=_by_name(envs),
+      net=_by_name(networks_by_env),
+      critic_net=_by_name(critics_by_env),
+      meta=meta,
+      batching=batching,
+      agent=base_agent,
+      # The fresh agents that a rule is evaluated with.
+      eval=dict(
+        every=request['eval_every'],
+        baseline='actor_critic',  # A hand-designed rule, or None.
+        steps=300,
+        num_seeds=2,
+        learning_rate=1e-2,
+        # None for the environments of meta-training.
+        env=_by_name(eval_envs) if eval_envs else None,
+        batching=dataclasses.asdict(batching_lib.Batching()),
+      ),
+    )
+  )
+  if rule is not None:
+    if agent is None:
+      layers.mark(f'rule {rule.name}', rule.settings, 'agent')
+    rate = meta_lib.FINE_TUNING_LEARNING_RATE
+    layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
+  _apply_user(layers, request)
+  layers.check()
+  if layers.settings.eval.every:
+    sizes = make_batching(layers.settings.eval.batching, 'eval.batching')
+    check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
+  return layers
+
+
+def meta_agent_settings(
+  settings: config_dict.ConfigDict, env: str
+) -> config_dict.ConfigDict:
+  """Makes the settings of the agents in one environment of meta-training.
+
+  Args:
+    settings: from `meta_training`.
+    env: the environment's name.
+
+  Returns:
+    A copy, with the networks of that environment.
+  """
+  agent = settings.agent.copy_and_resolve_references()
+  with agent.unlocked():
+    agent.net_settings = settings.net[env]
+    agent.value_fn.update(settings.critic_net[env])
+  return agent
+
+
+def meta_config(settings: config_dict.ConfigDict) -> meta_lib.Config:
+  """Makes the config of meta-training from the settings of a run."""
+  meta = settings.meta.to_dict()
+  weights = meta_lib.MetaLossWeights(**meta.pop('weights'))
+  batching = make_batching(settings.batching, 'batching')
+  return meta_lib.Config(batching=batching, weights=weights, **meta)
+
+
+def make_batching(
+  settings: Mapping[str, Any], path: str
+) -> batching_lib.Batching:
+  """Makes the sizes from a group of settings.
+
+  Args:
+    settings: the group.
+    path: its path, for messages.
+
+  Returns:
+    The sizes.
+  """
+  try:
+    return batching_lib.Batching(**settings)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from None
+
+
+def check_steps(
+  steps: int, batching: batching_lib.Batching, name: str = 'num_iterations'
+) -> None:
+  """Raises a `ValueError` for a run in which nothing would be learned.
+
+  Args:
+    steps: iterations of the run.
+    batching: sizes of batch, rollout and replay.
+    name: what messages call the number of iterations.
+  """
+  if steps <= batching.num_warm_up:
+    raise ValueError(
+      f'{name} {steps} is too few to learn anything: the first '
+      f'{batching.num_warm_up} iterations only fill the replay with the '
+      f'{batching.first_fill} trajectories of a batch. Ask for more, or change '
+      'batch_size, num_envs or min_replay_size'
+    )
+
+
+def _apply_user(layers: layers_lib.Layers, request: Mapping[str, Any]) -> None:
+  """Applies the user's settings, which override all others."""
+  layers.apply('settings', request['settings'])
+  layers.apply_texts('--set', request['set'])
+
+
+def _meta_agent(
+  request: Mapping[str, Any],
+  rule: rule_lib.Rule | None,
+  agent: config_dict.ConfigDict | None,
+  critic: types.ValueFnConfig | None,
+) -> config_dict.ConfigDict:
+  """Makes the settings that the agents of all environments share."""
+  if agent is None:
+    kind = request['rule'] if rule is None else rule.kind
+    if request['rule'] not in (kind, META_TRAINING['rule']):
+      raise ValueError(
+        f'--init {request["init"]} is of the kind {kind}, not '
+        f'{request["rule"]}: leave out --rule'
+      )
+    agent = meta_lib.get_agent_settings(kind)
+    if rule is not None:
+      agents.update_from_plain(agent, rule.settings)
+  agent = agent.copy_and_resolve_references()
+  with agent.unlocked():
+    if 'optimizer' not in agent:
+      agent.optimizer = config_dict.ConfigDict(optimizers.get_settings())
+    if critic is not None:
+      agent.value_fn = config_dict.ConfigDict(dict(critic))
+    elif agent.get('value_fn') is None:
+      defaults = types.ValueFnConfig(**agents.get_settings_critic())
+      agent.value_fn = config_dict.ConfigDict(dict(defaults))
+  return agent
+
+
+def _end_schedule(
+  layers: layers_lib.Layers, batching: batching_lib.Batching
+) -> None:
+  """Ends a cosine schedule with the run, unless its end is set."""
+  optimizer = layers.settings.agent.get('optimizer')
+  if optimizer is None or optimizer.schedule != 'cosine':
+    return
+  if optimizer.total_updates:
+    return
+  steps = layers.settings.steps
+  total = max(1, steps - batching.num_warm_up)
+  if total <= optimizer.warmup_updates:
+    raise ValueError(
+      f'--steps {steps} are too few: the learning rate rises for '
+      f'{optimizer.warmup_updates} updates before it falls. Raise --steps, or '
+      'lower agent.optimizer.warmup_updates'
+    )
+  layers.apply('--steps', {'agent.optimizer.total_updates': total})
+
+
+def _seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
+  if 'seeds' in request:
+    return tuple(int(seed) for seed in request['seeds'])
+  for name in ('seed', 'num_seeds'):
+    schema.check(name, request[name], 0)
+  return tuple(range(request['seed'], request['seed'] + request['num_seeds']))
+
+
+def _environments(
+  names: list[str], objects: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns environments by name, with their settings."""
+  envs: dict[str, Any] = {}
+  for name in names:
+    if name in envs:
+      raise ValueError(f'the environment {name} is given twice')
+    envs[name] = {} if name in objects else meta_lib.get_env_settings(name)
+  return envs
+
+
+def _by_name(groups: Mapping[str, Any]) -> config_dict.ConfigDict:
+  """Makes groups of settings whose names may contain dots."""
+  return config_dict.ConfigDict(dict(groups), allow_dotted_keys=True)

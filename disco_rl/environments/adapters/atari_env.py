@@ -1,0 +1,156 @@
+"""Atari games, `atari:<Game>`, with the standard preprocessing.
+
+  env = registry.get_environment('atari:Pong', batch_size=8)
+
+Greyscale 84 x 84 images of the last four frames, every action repeated for four
+frames, sticky actions and random no-op starts (https://arxiv.org/abs/1709.06009).
+The games run in threads of the emulator.
+"""
+
+from typing import Any
+
+from ale_py import roms
+from ale_py import vector_env
+import chex
+import dm_env
+from ml_collections import config_dict
+import numpy as np
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.environments import base
+
+
+def get_config(name: str) -> config_dict.ConfigDict:
+  """Makes the default settings, the same for all games."""
+  del name
+  return config_dict.ConfigDict(
+    dict(
+      random_seed=0,
+      size=84,  # Of the images, in pixels.
+      frame_stack=4,
+      frame_skip=4,
+      sticky_actions=0.25,  # The probability that the last one is repeated.
+      max_noops=30,  # At the start of an episode.
+      # Whether a lost life ends an episode; the game itself continues.
+      life_is_episode=False,
+      full_action_space=False,  # All 18 actions, or those the game uses.
+      clip_rewards=False,  # To their signs.
+      fire_on_reset=False,
+      max_frames=108_000,  # Of an episode: half an hour.
+      num_threads=0,  # 0: as many as there are cores.
+    )
+  )
+
+
+def build(
+  name: str, batch_size: int, settings: config_dict.ConfigDict
+) -> base.Environment:
+  """Builds B streams of a game.
+
+  Args:
+    name: name of the game, e.g. `SpaceInvaders` or `space_invaders`.
+    batch_size: B.
+    settings: see `get_config`.
+
+  Returns:
+    The environment.
+  """
+  return AtariEnvironment(name, batch_size, settings)
+
+
+class AtariEnvironment(base.Environment):
+  """B streams of one game; observations are uint8, [size, size, frames]."""
+
+  def __init__(
+    self, game: str, batch_size: int, settings: config_dict.ConfigDict
+  ):
+    """Starts the emulators.
+
+    Args:
+      game: its name.
+      batch_size: B.
+      settings: see `get_config`.
+    """
+    super().__init__(batch_size)
+    names = {_plain(rom): rom for rom in roms.get_all_rom_ids()}
+    rom = utils.lookup(names, _plain(game), 'Atari game')
+    self._env = vector_env.AtariVectorEnv(
+      rom,
+      batch_size,
+      num_threads=settings.num_threads,
+      max_num_frames_per_episode=settings.max_frames,
+      repeat_action_probability=settings.sticky_actions,
+      full_action_space=settings.full_action_space,
+      # The new episode's first observation comes with the old one's end.
+      autoreset_mode=vector_env.AutoresetMode.SAME_STEP,
+      img_height=settings.size,
+      img_width=settings.size,
+      stack_num=settings.frame_stack,
+      frameskip=settings.frame_skip,
+      noop_max=settings.max_noops,
+      # Not `episodic_life`, with which every life begins a new game.
+      life_loss_info=settings.life_is_episode,
+      reward_clipping=settings.clip_rewards,
+      use_fire_reset=settings.fire_on_reset,
+    )
+    self._seed: int | None = int(settings.random_seed) * batch_size
+    self._shape = (settings.size, settings.size, settings.frame_stack)
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Returns the spec of an image of the last frames, the newest last."""
+    return types.ArraySpec(self._shape, np.dtype(np.uint8))
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Returns the spec of actions 0..n-1."""
+    space: Any = self._env.single_action_space
+    num_actions = int(space.n)
+    return types.ActionSpec((), np.int32, 0, num_actions - 1, 'action')
+
+  def reset(
+    self, rng_key: chex.PRNGKey | None
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
+    """Starts an episode in every stream.
+
+    `rng_key` is not used: the seed comes from the settings.
+    """
+    del rng_key
+    observations: Any
+    observations, _ = self._env.reset(seed=self._seed)
+    self._seed = None
+    rewards = np.zeros(self.batch_size, np.float32)
+    first = np.full(self.batch_size, dm_env.StepType.FIRST, np.int32)
+    return base.UnusedEnvState(), _timestep(observations, rewards, first)
+
+  def step(
+    self, states: Any, actions: types.Array
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
+    """Advances every stream by its action of `actions` [B]."""
+    del states
+    actions = base.check_actions(actions, self.batch_size)
+    observations, rewards, terminated, truncated, _ = self._env.step(
+      actions.astype(np.int64)
+    )
+    step_type = np.asarray(types.mid_or_last(terminated | truncated))
+    return base.UnusedEnvState(), _timestep(observations, rewards, step_type)
+
+  def close(self) -> None:
+    """Closes the emulators."""
+    self._env.close()
+
+
+def _timestep(
+  observations: np.ndarray, rewards: np.ndarray, step_type: np.ndarray
+) -> types.EnvironmentTimestep:
+  return types.EnvironmentTimestep(
+    # [B, frames, size, size] to [B, size, size, frames]; a copy, since the
+    # emulator may reuse its memory.
+    observation=np.array(np.moveaxis(observations, 1, -1), order='C'),
+    step_type=step_type.astype(np.int32),
+    reward=rewards.astype(np.float32),
+  )
+
+
+def _plain(name: str) -> Any:
+  """Normalises the spelling of a game's name."""
+  return name.replace('_', '').replace('-', '').lower()

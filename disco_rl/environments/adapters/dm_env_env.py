@@ -1,0 +1,73 @@
+"""Any dm_env environment, `dm:<module>:<factory>`.
+
+  env = registry.get_environment('dm:my_package.games:make_maze', batch_size=8)
+
+The factory is called once per stream. If it takes a `seed`, every stream gets a
+different one.
+"""
+
+from collections.abc import Sequence
+import functools
+import inspect
+from typing import Any
+
+from ml_collections import config_dict
+
+from disco_rl.environments import base
+from disco_rl.environments import factories
+from disco_rl.environments.wrappers import batched_env
+from disco_rl.environments.wrappers import single_stream_env
+from disco_rl.environments.wrappers import worker_env
+
+
+def get_config(name: str) -> config_dict.ConfigDict:
+  """Makes the default settings, the same for all dm_env environments."""
+  del name
+  return config_dict.ConfigDict(
+    dict(
+      random_seed=0,
+      kwargs=dict(),  # Keyword arguments of the factory.
+      num_workers=0,  # Worker processes; 0 to use this process.
+    )
+  )
+
+
+def build(
+  name: str, batch_size: int, settings: config_dict.ConfigDict
+) -> base.Environment:
+  """Builds B streams of an environment.
+
+  Args:
+    name: `module:factory`, a function (or class) that makes a dm_env.
+    batch_size: B.
+    settings: see `get_config`.
+
+  Returns:
+    The environment.
+  """
+  make = functools.partial(make_streams, name, settings.kwargs.to_dict())
+  return worker_env.make(
+    make, batch_size, settings.random_seed, settings.num_workers, f'dm:{name}'
+  )
+
+
+def make_streams(
+  name: str, kwargs: dict[str, Any], seeds: Sequence[int]
+) -> batched_env.StreamBatch:
+  """Makes one stream per seed, in this process; see `build`."""
+  factory = factories.find(name)
+  if factory is None:
+    raise ValueError(
+      f'dm:{name} names no function: it must be dm:module:function, a function '
+      'that returns a dm_env environment, in a module that can be imported'
+    )
+  takes_seed = 'seed' in inspect.signature(factory).parameters
+  streams = []
+  for seed in seeds:
+    own = {'seed': int(seed), **kwargs} if takes_seed else kwargs
+    try:
+      env = factory(**own)
+    except TypeError as error:
+      raise ValueError(f'cannot make dm:{name}: {error}') from error
+    streams.append(single_stream_env.SingleStreamEnv(env))
+  return batched_env.StreamBatch(streams)

@@ -1,0 +1,270 @@
+"""Gymnasium environments, `gym:<id>`, in this library's convention.
+
+  env = registry.get_environment('gym:CartPole-v1', batch_size=8)
+
+Any environment with discrete actions is supported. Each stream is reset within
+the step that ends an episode, so there are no dummy steps. Truncation by a time
+limit is treated like termination, as published.
+"""
+
+import collections
+from collections.abc import Callable, Sequence
+import functools
+from typing import Any
+
+import chex
+import dm_env
+import gymnasium
+import jax
+from ml_collections import config_dict
+import numpy as np
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.environments import base
+from disco_rl.environments import factories
+from disco_rl.environments.wrappers import batched_env
+from disco_rl.environments.wrappers import worker_env
+
+_Encode = Callable[[Any], Any]
+
+
+def get_config(name: str) -> config_dict.ConfigDict:
+  """Makes the default settings, the same for all Gymnasium environments."""
+  del name
+  return config_dict.ConfigDict(
+    dict(
+      random_seed=0,
+      kwargs=dict(),  # Keyword arguments of `gymnasium.make` or the factory.
+      frame_stack=1,  # Observations that are stacked, along their last axis.
+      num_workers=0,  # Worker processes; 0 to use this process.
+    )
+  )
+
+
+def build(
+  name: str, batch_size: int, settings: config_dict.ConfigDict
+) -> base.Environment:
+  """Builds B streams of an environment.
+
+  Args:
+    name: an id of Gymnasium's registry, `module:id` of one that a module
+      registers, or `module:factory`, a function that returns a Gymnasium
+      environment.
+    batch_size: B.
+    settings: see `get_config`.
+
+  Returns:
+    The environment.
+  """
+  _env_maker(name, {})  # Raises for a wrong name, before processes are started.
+  make = functools.partial(
+    make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
+  )
+  return worker_env.make(
+    make, batch_size, settings.random_seed, settings.num_workers, f'gym:{name}'
+  )
+
+
+def make_streams(
+  name: str, kwargs: dict[str, Any], frame_stack: int, seeds: Sequence[int]
+) -> batched_env.StreamBatch:
+  """Makes one stream per seed, in this process; see `build`."""
+  make_env = _env_maker(name, kwargs)
+  try:
+    envs = [make_env() for _ in seeds]
+  except (gymnasium.error.Error, ImportError, TypeError) as error:
+    raise ValueError(f'cannot make gym:{name}: {error}') from error
+  return batched_env.StreamBatch(
+    [
+      GymStream(env, int(seed), frame_stack)
+      for env, seed in zip(envs, seeds, strict=True)
+    ]
+  )
+
+
+class GymStream:
+  """One Gymnasium environment as a stream that resets automatically."""
+
+  def __init__(self, env: gymnasium.Env, seed: int, frame_stack: int = 1):
+    """Wraps an environment.
+
+    Args:
+      env: an environment with discrete actions.
+      seed: seed of the first reset; later resets are not seeded.
+      frame_stack: how many observations are stacked.
+    """
+    if frame_stack < 1:
+      raise ValueError(f'frame_stack must be at least 1, got {frame_stack}')
+    space = env.action_space
+    if not isinstance(space, gymnasium.spaces.Discrete):
+      raise ValueError(
+        f'{_describe(env)} has actions {space}: only discrete '
+        'actions (gymnasium.spaces.Discrete) are supported'
+      )
+    self._env = env
+    self._num_actions = int(space.n)
+    self._first_action = int(space.start)
+    self._seed: int | None = seed
+    self._spec, self._encode = _encoder(env.observation_space, _describe(env))
+    self._frames: collections.deque[Any] = collections.deque(maxlen=frame_stack)
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Returns the specs of the stacked observations."""
+    num = self._frames.maxlen or 1
+    if num == 1:
+      return self._spec
+
+    def stacked(spec: types.ArraySpec) -> types.ArraySpec:
+      frame = np.zeros(spec.shape, spec.dtype)
+      return types.ArraySpec(_stack_frames(*[frame] * num).shape, spec.dtype)
+
+    return jax.tree.map(stacked, self._spec)
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Returns the spec of actions 0..n-1, also if `space.start` is not 0."""
+    return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
+
+  def reset(
+    self, rng_key: chex.PRNGKey | None = None
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
+    """Starts an episode; `rng_key` is not used, but the constructor's seed."""
+    del rng_key
+    timestep = _timestep(dm_env.StepType.FIRST, 0.0, self._start_episode())
+    return base.UnusedEnvState(), timestep
+
+  def step(
+    self, state: Any, action: Any
+  ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
+    """Takes an action, and starts the next episode if this one ends."""
+    del state
+    observation, reward, terminated, truncated, _ = self._env.step(
+      int(action) + self._first_action
+    )
+    if terminated or truncated:
+      step_type, shown = dm_env.StepType.LAST, self._start_episode()
+    else:
+      step_type, shown = dm_env.StepType.MID, self._show(observation)
+    timestep = _timestep(step_type, float(reward), shown)
+    return base.UnusedEnvState(), timestep
+
+  def snapshot(self) -> None:
+    """Returns None: Gymnasium has no interface for an environment's state."""
+
+  def restore(self, snapshot: Any) -> None:
+    """Raises an error: there are no snapshots."""
+    raise NotImplementedError(f'{_describe(self._env)} makes no snapshots')
+
+  def close(self) -> None:
+    """Closes the environment."""
+    self._env.close()
+
+  def _start_episode(self) -> Any:
+    observation, _ = self._env.reset(seed=self._seed)
+    self._seed = None
+    self._frames.clear()
+    return self._show(observation)
+
+  def _show(self, observation: Any) -> Any:
+    """Stacks the last observations; repeats the first of an episode."""
+    frame = self._encode(observation)
+    if self._frames.maxlen == 1:
+      return frame
+    self._frames.append(frame)
+    while len(self._frames) < (self._frames.maxlen or 1):
+      self._frames.append(frame)
+    return jax.tree.map(_stack_frames, *self._frames)
+
+
+def _env_maker(
+  name: str, kwargs: dict[str, Any]
+) -> Callable[[], gymnasium.Env]:
+  """Returns a function that makes environments; `name` as in `build`."""
+  factory = factories.find(name)
+  if factory is not None:
+    return functools.partial(factory, **kwargs)
+  module, _, env_id = name.rpartition(':')
+  if module:
+    factories.import_modules([module])  # Which registers the id.
+  try:
+    gymnasium.spec(env_id)
+  except (gymnasium.error.Error, ImportError) as error:
+    near = utils.did_you_mean(env_id, gymnasium.registry)
+    raise ValueError(
+      f'gym:{name} is neither an id that Gymnasium knows nor module:factory'
+      f'{near}: {error}'
+    ) from None
+  return functools.partial(gymnasium.make, env_id, **kwargs)
+
+
+def _describe(env: gymnasium.Env) -> str:
+  spec = getattr(env, 'spec', None)
+  return f'gym:{spec.id}' if spec else type(env.unwrapped).__name__
+
+
+def _stack_frames(*frames: np.ndarray) -> np.ndarray:
+  """Stacks along the last axis; a new one for scalars and 2D images."""
+  if frames[0].ndim in (0, 2):
+    return np.stack(frames, axis=-1)
+  return np.concatenate(frames, axis=-1)
+
+
+def _encoder(
+  space: gymnasium.Space, where: str
+) -> tuple[types.SpecsTree, _Encode]:
+  """Returns the specs of a space's elements, and a function to arrays."""
+  spaces = gymnasium.spaces
+  if isinstance(space, spaces.Dict):
+    inner = {k: _encoder(s, f'{where}/{k}') for k, s in space.items()}
+    return (
+      {k: spec for k, (spec, _) in inner.items()},
+      lambda x: {k: encode(x[k]) for k, (_, encode) in inner.items()},
+    )
+  if isinstance(space, spaces.Tuple):
+    parts = [_encoder(s, f'{where}/{i}') for i, s in enumerate(space)]
+    return (
+      tuple(spec for spec, _ in parts),
+      lambda x: tuple(
+        encode(y) for (_, encode), y in zip(parts, x, strict=True)
+      ),
+    )
+  if isinstance(space, spaces.Discrete):
+    return _one_hots([int(space.n)], int(space.start))
+  if isinstance(space, spaces.MultiDiscrete):
+    sizes = np.ravel(space.nvec).astype(int)
+    return _one_hots(sizes, np.ravel(space.start))
+  if isinstance(space, spaces.Box | spaces.MultiBinary):
+    zeros = np.zeros(space.shape, space.dtype)
+    dtype = utils.cast_to_single_precision(zeros, host_data=True).dtype
+    # A copy, since some environments reuse the array that they return.
+    return (
+      types.ArraySpec(tuple(space.shape), dtype),
+      lambda x: np.array(x, dtype),
+    )
+  raise ValueError(
+    f'{where} has observations {space}; supported are Box, Discrete, '
+    'MultiDiscrete, MultiBinary, and Dict and Tuple of them'
+  )
+
+
+def _one_hots(sizes: Any, start: Any) -> tuple[Any, _Encode]:
+  """Returns the spec and encoder of integers as concatenated one-hots."""
+  offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) - start
+  total = int(np.sum(sizes))
+
+  def encode(x: Any) -> np.ndarray:
+    encoded = np.zeros(total, np.float32)
+    encoded[offsets + np.ravel(x)] = 1.0
+    return encoded
+
+  return types.ArraySpec((total,), np.dtype(np.float32)), encode
+
+
+def _timestep(
+  step_type: dm_env.StepType, reward: float, observation: Any
+) -> types.EnvironmentTimestep:
+  return types.EnvironmentTimestep(
+    observation=observation,
+    step_type=np.asarray(step_type, np.int32),
+    reward=np.asarray(reward, np.float32),
+  )

@@ -1,0 +1,1 @@
+"""Evaluation: trains fresh agents with a fixed rule."""

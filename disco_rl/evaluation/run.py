@@ -1,0 +1,210 @@
+"""Runs of evaluation: resolves requests, and resumes runs from folders."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+from ml_collections import config_dict
+
+from disco_rl import parallel
+from disco_rl.config import resolve
+from disco_rl.environments import factories
+from disco_rl.environments import registry
+from disco_rl.evaluation import population as population_lib
+from disco_rl.evaluation import training
+from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import checkpoint
+from disco_rl.runs import hooks
+from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
+from disco_rl.runs import plan as plan_lib
+from disco_rl.runs import plots
+from disco_rl.runs import run as run_lib
+from disco_rl.runs import run_folder
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Objects:
+  """Python objects that replace parts of a request; None for no replacement.
+
+  Attributes:
+    env_fn: makes the environment, instead of the name in the request.
+    agent_settings: settings of the agents, instead of those of the rule.
+    devices: devices over which the batch is sharded, instead of their number.
+  """
+
+  env_fn: registry.EnvironmentFn | None = None
+  agent_settings: config_dict.ConfigDict | None = None
+  devices: Sequence[jax.Device] | None = None
+
+
+class Plan(plan_lib.Plan):
+  """An evaluation with resolved settings, see `runs.plan.Plan`.
+
+  Attributes:
+    rule: the rule.
+  """
+
+  command = 'eval'
+  unit = 'iteration'
+
+  def __init__(
+    self,
+    request: Mapping[str, Any],
+    rule: rule_lib.Rule | None = None,
+    objects: Objects | None = None,
+  ):
+    """Resolves the settings; builds nothing yet.
+
+    Args:
+      request: see `resolve.EVALUATION`; the modules in `use` are imported.
+      rule: the rule; None to load the one in the request.
+      objects: Python objects that replace parts of the request.
+    """
+    self._objects = objects or Objects()
+    self.request = {**resolve.EVALUATION, **request}
+    factories.import_modules(self.request['use'])
+    has_env_name = self._objects.env_fn is None
+    if has_env_name:  # A wrong name is reported before anything is downloaded.
+      registry.default_settings(self.request['env'])
+    self.rule = rule or rule_lib.load_rule(self.request['rule'])
+    layers = resolve.evaluation(
+      self.request,
+      self.rule,
+      agent=self._objects.agent_settings,
+      has_env_name=has_env_name,
+    )
+    self.settings = layers.settings
+    self.config = run_lib.describe_config(
+      self.command,
+      self.request,
+      layers.settings,
+      layers.origins,
+      rule=self.rule.name,
+      update_rule=self.rule.kind,
+      rule_settings=dict(self.rule.settings),
+      # Whether the command can make the same run from this file.
+      is_by_name=(
+        has_env_name
+        and self._objects.agent_settings is None
+        and plain_settings.is_plain(self.request['settings'])
+      ),
+    )
+
+  def make_trainable(self) -> training.Training:
+    """Builds the agents; compiles nothing yet."""
+    settings = self.settings
+    env_fn = self._objects.env_fn or registry.environment_fn(
+      self.request['env'], **settings.env
+    )
+    devices = self._objects.devices
+    if devices is None and settings.devices:
+      devices = parallel.first_devices(settings.devices)
+    population = population_lib.Population(
+      env_fn,
+      settings.agent,
+      resolve.make_batching(settings.batching, 'batching'),
+      seeds=settings.seeds,
+      devices=devices,
+      lanes_at_once=settings.lanes_at_once,
+      overlap_acting=settings.overlap_acting,
+    )
+    try:
+      training.check_rule_params(
+        population.agent.update_rule,
+        self.rule.eta,
+        f'the parameters of {self.rule.name}',
+      )
+      return training.Training(population, self.rule.eta, settings.chunk_size)
+    except ValueError:
+      population.close()
+      raise
+
+  def make_hooks(
+    self,
+    trainable: training.Training,
+    rows: list[metrics.Row],
+    folder: run_folder.RunFolder,
+    before_print: Callable[[], None],
+  ) -> list[Any]:
+    """Makes hooks that save checkpoints and draw the learning curve."""
+    del before_print
+    every = self.settings.checkpoint_every
+    return [
+      hooks.Checkpoint(trainable, folder.state_path, every),
+      hooks.Periodic(every, lambda *_: self._draw(rows, folder.curve_path)),
+    ]
+
+  def describe_rows(
+    self, rows: list[metrics.Row]
+  ) -> tuple[str, dict[str, float]]:
+    """Summarises rows for the progress bar, see `training.describe_rows`."""
+    return training.describe_rows(rows)
+
+  def check(self, trainable: training.Training, state: Any) -> None:
+    """Checks that snapshots of the environments can be saved."""
+    # The rest of the state is large, and can always be saved.
+    checkpoint.check(trainable.to_checkpoint(state).actor)
+
+  def started(self, folder: run_folder.RunFolder, state: Any) -> None:
+    """Saves the rule, so that the run can be resumed without other files."""
+    del state
+    if self.rule.eta:
+      rule_lib.save_rule(
+        folder.rule_path, self.rule, metadata=dict(rule=self.rule.name)
+      )
+
+  def _draw(self, rows: list[metrics.Row], path: pathlib.Path) -> None:
+    if plots.is_available() and rows:
+      figure = plots.learning_curves(
+        {self.rule.name: rows}, title=str(self.request['env'])
+      )
+      plots.save(figure, path)
+
+
+def plan_of_folder(
+  folder: run_folder.RunFolder,
+  *,
+  steps: int | None = None,
+  objects: Objects | None = None,
+) -> Plan:
+  """Makes the plan of the run in a folder.
+
+  Args:
+    folder: folder of the run.
+    steps: new number of iterations in all; None for that of the run.
+    objects: the Python objects of the run, if it was made from any.
+
+  Returns:
+    The plan.
+  """
+  request = plan_lib.request_of_folder(folder, steps, objects is not None)
+  factories.import_modules(request['use'])
+  return Plan(request, _rule_of_folder(folder), objects)
+
+
+def _rule_of_folder(folder: run_folder.RunFolder) -> rule_lib.Rule:
+  """Loads the rule that the agents of a run learn with."""
+  config = folder.config
+  if not folder.rule_path.exists():
+    return rule_lib.load_rule(config['rule'])
+  return dataclasses.replace(
+    rule_lib.load_rule(folder.rule_path),
+    name=config['rule'],
+    settings=config['rule_settings'],
+  )
+
+
+def save_final_params(run: run_lib.Run, state: Any) -> None:
+  """Saves the final parameters of every agent, one file per seed.
+
+  Args:
+    run: a run with a folder.
+    state: its last state.
+  """
+  assert run.folder is not None
+  for k, seed in enumerate(run.settings.seeds):
+    params = jax.tree.map(lambda x, k=k: x[k], state.learner.params)
+    checkpoint.save(run.folder.params_path(seed), params)

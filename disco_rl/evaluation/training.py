@@ -1,0 +1,164 @@
+"""Trains a population with a fixed rule, as a `Trainable` of the run loop."""
+
+import jax
+import numpy as np
+
+from disco_rl import types
+from disco_rl.evaluation import agent_loop
+from disco_rl.evaluation import population as population_lib
+from disco_rl.rule_zoo import file_format
+from disco_rl.runs import loop
+from disco_rl.runs import metrics as metrics_lib
+from disco_rl.update_rules import base
+
+
+class DivergenceError(loop.DivergenceError):
+  """Raised when a learner step of an agent is non-finite.
+
+  Attributes:
+    state: the state of all agents, each with its last finite learner.
+    rows: metrics of the last chunk.
+    iteration: the first non-finite iteration, from 1.
+    seed: seed of the agent.
+    culprit: name of the first non-finite quantity.
+  """
+
+  def __init__(
+    self,
+    state: agent_loop.LoopState,
+    rows: list[metrics_lib.Row],
+    iteration: int,
+    seed: int,
+    culprit: str,
+  ):
+    """Makes the message; see the attributes."""
+    super().__init__(
+      f'iteration {iteration}, seed {seed}: {culprit} is not finite. Common '
+      'causes are a learning rate that is too high and rewards that are huge',
+      state,
+      rows,
+    )
+    self.iteration = iteration
+    self.seed = seed
+    self.culprit = culprit
+
+
+class Training:
+  """A population that learns with one rule, see `loop.Trainable`.
+
+  Attributes:
+    population: the agents.
+  """
+
+  def __init__(
+    self,
+    population: population_lib.Population,
+    eta: types.MetaParams | None,
+    chunk_size: int = 20,
+  ):
+    """Checks η against the rule of the agents.
+
+    Args:
+      population: the agents.
+      eta: the rule's parameters η; None for a rule without parameters.
+      chunk_size: iterations per compiled program, and per row of metrics.
+    """
+    if chunk_size < 1:
+      raise ValueError(f'chunk_size must be at least 1, got {chunk_size}')
+    self.population = population
+    self._eta = check_rule_params(population.agent.update_rule, eta)
+    self._chunk_size = chunk_size
+
+  def init(self) -> agent_loop.LoopState:
+    """Makes fresh agents."""
+    return self.population.init()
+
+  def done(self, state: agent_loop.LoopState) -> int:
+    """Returns how many iterations are done."""
+    return int(state.iteration)
+
+  def advance(
+    self, state: agent_loop.LoopState, total: int
+  ) -> tuple[agent_loop.LoopState, list[metrics_lib.Row]]:
+    """Trains for one chunk of iterations, see `loop.Trainable`."""
+    done = self.done(state)
+    count = min(self._chunk_size - done % self._chunk_size, total - done)
+    state, metrics = self.population.run(self._eta, state, count)
+    rows = metrics_lib.summarize(
+      metrics,
+      last_iteration=done + count,
+      seeds=self.population.seeds,
+      env_steps_per_iteration=self.population.batching.env_steps,
+    )
+    nonfinite = np.argwhere(metrics['first_nonfinite'] >= 0)
+    if nonfinite.size:
+      n, k = nonfinite[0]
+      culprit = agent_loop.name_of_nonfinite(
+        int(metrics['first_nonfinite'][n, k]), metrics, state.learner
+      )
+      seed = self.population.seeds[k]
+      raise DivergenceError(state, rows, done + int(n) + 1, seed, culprit)
+    return state, rows
+
+  def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
+    """Returns the state in a form that can be saved."""
+    return self.population.to_checkpoint(state)
+
+  def checkpoint_like(self) -> agent_loop.LoopState:
+    """Returns a tree like that of `to_checkpoint`."""
+    # The structure of snapshots depends on the environments.
+    return self.to_checkpoint(self.init())
+
+  def from_checkpoint(
+    self, saved: agent_loop.LoopState
+  ) -> agent_loop.LoopState:
+    """Returns the state to resume from."""
+    return self.population.from_checkpoint(saved)
+
+  def close(self) -> None:
+    """Closes environments on the host."""
+    self.population.close()
+
+
+def describe_rows(
+  rows: list[metrics_lib.Row],
+) -> tuple[str, dict[str, float]]:
+  """Summarises a chunk for the progress bar.
+
+  Args:
+    rows: rows of all seeds, over which return and loss are averaged.
+
+  Returns:
+    A note if there was no learner step yet, and values by name.
+  """
+  # The loss is NaN in a chunk without learner steps.
+  is_filling = any(np.isnan(row['total_loss']) for row in rows)
+  mean = lambda name: float(np.mean([row[name] for row in rows]))
+  values = {'return': mean('average_return'), 'loss': mean('total_loss')}
+  return 'filling the replay' if is_filling else '', values
+
+
+def check_rule_params(
+  rule: base.UpdateRule,
+  eta: types.MetaParams | None,
+  where: str = 'eta',
+) -> types.MetaParams:
+  """Checks η against a rule.
+
+  Args:
+    rule: the update rule.
+    eta: its parameters η, or None.
+    where: what error messages call them.
+
+  Returns:
+    η, empty for a rule without parameters.
+  """
+  wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
+  if eta is None and jax.tree.leaves(wanted):
+    raise ValueError(
+      f'{type(rule).__name__} has parameters η, and none were given: load '
+      'trained ones from a file (load_rule) or train them (meta_train)'
+    )
+  eta = {} if eta is None else eta
+  file_format.check_like(eta, wanted, where)
+  return eta

@@ -1,0 +1,1 @@
+"""The learning of one agent: acting, replay and the learner step."""

@@ -1,0 +1,225 @@
+"""Meta-training in one call.
+
+  rule = disco_rl.meta_train(['catch', 'gymnax:CartPole-v1'], num_updates=800)
+  disco_rl.evaluate('catch', rule)
+  disco_rl.save_rule('mine.npz', rule)
+
+The same seed gives the same rows here, in `disco-rl meta-train` and in a loop
+over `Trainer.update` with the keys of `training.keys`.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import os
+from typing import Any
+
+import jax
+from ml_collections import config_dict
+import optax
+
+from disco_rl import types
+from disco_rl.config import meta_training as config_lib
+from disco_rl.config import resolve
+from disco_rl.environments import registry
+from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import pictures
+from disco_rl.meta_training import run as run_lib
+from disco_rl.meta_training import training
+from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class MetaTrained(rule_lib.Rule):
+  """A meta-trained rule, with the metrics of its training.
+
+  Attributes:
+    initial_eta: η before the first meta-update.
+    agent_settings: settings of the agents that the rule was trained with.
+    rows: rows of metrics, one per meta-update, see `training.Training`.
+  """
+
+  initial_eta: types.MetaParams = None
+  agent_settings: config_dict.ConfigDict | None = None
+  rows: list[metrics.Row] = dataclasses.field(default_factory=list)
+
+  @property
+  def initial_rule(self) -> rule_lib.Rule:
+    """The rule before the first meta-update."""
+    return rule_lib.Rule('initial', self.kind, self.initial_eta, self.settings)
+
+  def plot(self, name: str = pictures.RETURNS) -> Any:
+    """Draws the metrics of meta-training.
+
+    Args:
+      name: one of `pictures.PICTURES`; by default the average returns of the
+        agents' episodes, by environment.
+
+    Returns:
+      A matplotlib figure.
+    """
+    return pictures.draw(name, self.rows)
+
+
+def meta_train(
+  envs: str | registry.EnvironmentFn | Sequence[str | registry.EnvironmentFn],
+  *,
+  init: str | rule_lib.Rule | types.MetaParams = resolve.RANDOM,
+  num_updates: int = resolve.META_TRAINING['steps'],
+  num_agents: int = resolve.META_TRAINING['num_agents'],
+  config: config_lib.Config | None = None,
+  seed: int = 0,
+  env_settings: Mapping[str, Mapping[str, Any]] | None = None,
+  settings: Mapping[str, Any] | None = None,
+  agent_settings: config_dict.ConfigDict | None = None,
+  critic: types.ValueFnConfig | None = None,
+  regularizer: meta_loss.Regularizer | None = None,
+  agent_optimizer: optax.GradientTransformation | None = None,
+  meta_optimizer: optax.GradientTransformation | None = None,
+  devices: Sequence[jax.Device] | None = None,
+  out: str | os.PathLike[str] | None = None,
+  resume: bool = False,
+  show_progress: bool = False,
+) -> MetaTrained:
+  """Discovers a rule, or improves one, by training agents with it.
+
+  Args:
+    envs: environments in JAX, each with a group of agents: names (see
+      `environments.registry`) or functions that make an environment from a
+      batch size and a seed.
+    init: the initial η: `'random'`, the name, file or run folder of a rule, a
+      loaded rule, or η itself.
+    num_updates: number of meta-updates.
+    num_agents: number of agents in each environment.
+    config: sizes and weights. By default those of the small reference setting;
+      if `init` is a trained rule, with the learning rate
+      `config.meta_training.FINE_TUNING_LEARNING_RATE`.
+    seed: seed of all random numbers, see `training.keys`.
+    env_settings: name of an environment to changes of its default settings.
+    settings: changes to other settings, by their path as in `disco-rl
+      meta-train --dry-run`, e.g. `{'meta.num_inner_updates': 4}`.
+    agent_settings: settings of all agents, e.g. with a rule of your own; None
+      for those that the initial rule was trained with (for random η, those of
+      `disco`) and, for each environment, the network suggested for it.
+    critic: settings of the agents' critics; None for the default.
+    regularizer: a further term of the meta-loss, see `trainer.Trainer`.
+    agent_optimizer: optimiser of the agents' parameters, see `Agent`.
+    meta_optimizer: optimiser of η, see `trainer.Trainer`.
+    devices: devices over which every agent's environments are sharded; by
+      default the first one of this process.
+    out: folder for config, metrics, checkpoints, rule and pictures, as in
+      `disco-rl meta-train`; None to write nothing.
+    resume: whether to resume the run in `out` from its last checkpoint; the
+      other arguments must be those of the first call.
+    show_progress: whether to show a progress bar.
+
+  Returns:
+    The trained rule, with the settings of its agents and the table of metrics.
+  """
+  rule = _initial_rule(init, agent_settings)
+  names, env_fns = _name_environments(envs)
+  changes: dict[str, Any] = {}
+  unknown = sorted(set(env_settings or {}) - set(names))
+  if unknown:
+    raise ValueError(f'env_settings of {unknown}, not among {names}')
+  for env, own in (env_settings or {}).items():
+    changes |= {f'env.{env}.{name}': value for name, value in own.items()}
+  if rule is not None and meta_optimizer is not None:
+    # The default of a trained rule is that of the optimiser it replaces.
+    changes['meta.learning_rate'] = config_lib.Config.learning_rate
+  weights = None
+  if config is not None:
+    own, weights = _settings_of(config)
+    changes |= own
+  changes |= settings or {}
+  request = dict(
+    init=rule.name if rule else resolve.RANDOM,
+    env=names,
+    steps=num_updates,
+    num_agents=num_agents,
+    seed=seed,
+    settings=changes,
+  )
+  objects = run_lib.Objects(
+    env_fns=env_fns,
+    agent_settings=agent_settings,
+    critic=critic,
+    weights=weights,
+    regularizer=regularizer,
+    agent_optimizer=agent_optimizer,
+    meta_optimizer=meta_optimizer,
+    devices=devices,
+  )
+  plan = run_lib.Plan(request, rule, objects)
+  with plan.open(out, resume=resume, show_progress=show_progress) as run:
+    assert isinstance(run.trainable, training.Training)
+    first_eta = jax.device_get(run.trainable.initial_eta())
+    outcome = run.execute()
+    if outcome.error is not None:
+      raise outcome.error
+  trained_with = plan.agent_settings
+  return MetaTrained(
+    name='meta-trained',
+    kind=trained_with.update_rule_name,
+    eta=outcome.state.eta,
+    settings=rule_lib.rule_settings(trained_with),
+    path=run.folder.rule_path if run.folder else None,
+    provenance=f'{outcome.done} meta-updates',
+    initial_eta=first_eta,
+    agent_settings=trained_with,
+    rows=run.rows,
+  )
+
+
+def _settings_of(
+  config: config_lib.Config,
+) -> tuple[dict[str, Any], Mapping[str, float] | None]:
+  """Returns the settings that a config stands for.
+
+  Args:
+    config: sizes and weights.
+
+  Returns:
+    Path of a setting to its value; and the weights of the meta-loss if they are
+    of a rule's own terms, which are no settings.
+  """
+  values = dataclasses.asdict(config)
+  weights = values.pop('weights')
+  batching = values.pop('batching')
+  own = {f'meta.{name}': value for name, value in values.items()}
+  own |= {f'batching.{name}': value for name, value in batching.items()}
+  if not isinstance(config.weights, config_lib.MetaLossWeights):
+    return own, weights
+  own |= {f'meta.weights.{name}': value for name, value in weights.items()}
+  return own, None
+
+
+def _initial_rule(
+  init: str | rule_lib.Rule | types.MetaParams,
+  agent_settings: config_dict.ConfigDict | None,
+) -> rule_lib.Rule | None:
+  """Returns the initial rule; None for random η."""
+  if isinstance(init, rule_lib.Rule):
+    if init.eta is None:
+      raise ValueError(f'{init.name} has no parameters to train')
+    return init
+  if isinstance(init, str):
+    return None if init == resolve.RANDOM else rule_lib.load_rule(init)
+  kind = agent_settings.update_rule_name if agent_settings else 'disco'
+  return rule_lib.Rule('given', kind, init)
+
+
+def _name_environments(
+  envs: str | registry.EnvironmentFn | Sequence[str | registry.EnvironmentFn],
+) -> tuple[list[str], dict[str, registry.EnvironmentFn]]:
+  """Returns the names of all environments, and those that are functions."""
+  if isinstance(envs, str) or not isinstance(envs, Sequence):
+    envs = [envs]
+  names, env_fns = [], {}
+  for i, env in enumerate(envs):
+    name = env if isinstance(env, str) else getattr(env, '__name__', '')
+    if not isinstance(env, str):
+      name = name if name.isidentifier() else f'group_{i}'
+      env_fns[name] = registry.as_environment_fn(env)
+    names.append(name)
+  return names, env_fns

@@ -1,0 +1,339 @@
+"""Evaluates a rule in meta-training: trains fresh agents with it.
+
+For every environment of its evaluations, a run of meta-training writes
+
+  evaluations_ENV.csv   returns of fresh agents, one row per evaluation and
+                        seed; those of the initial η are at meta-update 0
+  baseline_ENV.csv      the same for a hand-designed rule, evaluated once
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import pathlib
+from typing import Any
+
+import jax
+from ml_collections import config_dict
+import numpy as np
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.config import networks
+from disco_rl.config import resolve
+from disco_rl.environments import registry
+from disco_rl.evaluation import population as population_lib
+from disco_rl.evaluation import training
+from disco_rl.meta_training import pictures
+from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import hooks
+from disco_rl.runs import loop
+from disco_rl.runs import metrics
+from disco_rl.runs import plots
+from disco_rl.runs import run_folder
+from disco_rl.runs import sinks
+from disco_rl.update_rules import registry as rule_registry
+
+# Fraction of the larger of two returns below which differences are noise.
+_LEAST_SCALE = 0.1
+
+
+class RuleEvaluation:
+  """Trains fresh agents with a rule, in the environments of evaluations.
+
+  Programs are compiled in the first evaluation and reused.
+  """
+
+  def __init__(
+    self,
+    settings: config_dict.ConfigDict,
+    env_fns: Mapping[str, registry.EnvironmentFn] | None = None,
+  ):
+    """Builds the agents.
+
+    Args:
+      settings: settings of the run, see `resolve.meta_training`.
+      env_fns: environments that are not in the registry, by name.
+    """
+    self._settings = settings
+    self._env_fns = env_fns or {}
+    self._envs = dict(settings.eval.env or settings.env)
+    self._populations = {}
+    baseline = settings.eval.baseline
+    if baseline is not None:
+      known = dict.fromkeys(rule_registry.hand_designed())
+      utils.lookup(known, baseline, 'baseline')
+    for name in self._envs:
+      agent_settings = resolve.meta_agent_settings(settings, name)
+      with agent_settings.unlocked():
+        # Other rules have a critic in meta-training only.
+        if not _needs_critic(agent_settings):
+          del agent_settings['value_fn']
+        agent_settings.learning_rate = settings.eval.learning_rate
+      self._populations[name] = self._population(name, agent_settings)
+
+  def close(self) -> None:
+    """Closes environments on the host."""
+    for population in self._populations.values():
+      population.close()
+
+  def __call__(self, eta: types.MetaParams, env: str) -> list[metrics.Row]:
+    """Trains fresh agents with a rule.
+
+    Args:
+      eta: the rule's parameters η.
+      env: name of an environment.
+
+    Returns:
+      One row per seed, with the average return of its last iterations.
+    """
+    # η is on the devices of meta-training.
+    return self._train(self._populations[env], jax.device_get(eta))
+
+  def baseline(self, env: str) -> list[metrics.Row]:
+    """Trains fresh agents with the baseline, for as many iterations.
+
+    They have the settings of `disco-rl eval`, with the torso and the core of
+    the other agents.
+
+    Args:
+      env: name of an environment.
+
+    Returns:
+      One row per seed, as in `__call__`.
+    """
+    network = self._settings.net[env]
+    rule = rule_lib.load_rule(self._settings.eval.baseline)
+    agent_settings = resolve.agent_settings(rule)
+    networks.choose(agent_settings, network.name, network.net_args.get('core'))
+    population = self._population(env, agent_settings)
+    try:
+      return self._train(population, None)
+    finally:
+      population.close()
+
+  def _population(
+    self, env: str, agent_settings: config_dict.ConfigDict
+  ) -> population_lib.Population:
+    return population_lib.Population(
+      self._env_fns.get(env) or registry.environment_fn(env, **self._envs[env]),
+      agent_settings,
+      resolve.make_batching(self._settings.eval.batching, 'eval.batching'),
+      seeds=range(self._settings.eval.num_seeds),
+    )
+
+  def _train(
+    self, population: population_lib.Population, eta: types.MetaParams | None
+  ) -> list[metrics.Row]:
+    rows: list[metrics.Row] = []
+    trainable = training.Training(population, eta)
+    # Agents may diverge with a rule in training. Returns before that count.
+    loop.run(
+      trainable,
+      trainable.init(),
+      self._settings.eval.steps,
+      sinks=[sinks.Rows(rows)],
+    )
+    returns = metrics.average_returns(rows, metrics.LAST)
+    return [dict(seed=k, final_return=value) for k, value in returns.items()]
+
+
+class Hook(hooks.Periodic):
+  """Evaluates the rule every so many meta-updates, and saves the best."""
+
+  def __init__(
+    self,
+    evaluation: RuleEvaluation,
+    settings: config_dict.ConfigDict,
+    folder: pathlib.Path,
+    save_rule: Callable[..., None],
+    before_print: Callable[[], None],
+  ):
+    """Sets the period.
+
+    Args:
+      evaluation: the evaluation.
+      settings: settings of the run, see `resolve.meta_training`.
+      folder: folder of the run, to which results are written.
+      save_rule: called with a path, η, and `step` and `score` as keywords.
+      before_print: called before a line is printed.
+    """
+    super().__init__(
+      settings.eval.every, self._evaluate, at_start=True, at_end=False
+    )
+    self._evaluation = evaluation
+    self._envs = list(settings.eval.env or settings.env)
+    self._baseline = settings.eval.baseline
+    self._folder = folder
+    self._save_rule = save_rule
+    self._before_print = before_print
+
+  def start(self, done: int, state: Any) -> None:
+    """Evaluates the baseline, unless its results exist."""
+    for env in self._envs:
+      path = baseline_path(self._folder, env)
+      if self._baseline is None or metrics.read_csv(path):
+        continue
+      rows = self._evaluation.baseline(env)
+      self._keep(path, 0, rows, f'baseline {self._baseline}', env)
+    super().start(done, state)
+
+  def close(self) -> None:
+    """Closes environments on the host."""
+    self._evaluation.close()
+
+  def _evaluate(self, done: int, state: Any) -> None:
+    """Trains fresh agents with the rule, and saves it if it is the best."""
+    for env in self._envs:
+      path = evaluations_path(self._folder, env)
+      if any(row['iteration'] == done for row in metrics.read_csv(path)):
+        continue  # It was evaluated before the run was killed.
+      rows = self._evaluation(state.eta, env)
+      self._keep(path, done, rows, f'meta-update {done}, fresh agents', env)
+    all_scores = scores(self._folder, self._envs)
+    score = all_scores.pop(done, -float('inf'))
+    if score > max(all_scores.values(), default=-float('inf')):
+      path = self._folder / run_folder.BEST_RULE_FILE
+      self._save_rule(path, state.eta, step=done, score=score)
+    if plots.is_available():
+      tables = {env: read(self._folder, env) for env in self._envs}
+      figure = pictures.draw_evaluations(
+        {env: rows for env, (rows, _) in tables.items()},
+        {env: value for env, (_, value) in tables.items() if value == value},
+        str(self._baseline),
+      )
+      plots.save(figure, self._folder / f'{pictures.EVALUATIONS}.png')
+
+  def _keep(
+    self,
+    path: pathlib.Path,
+    done: int,
+    rows: list[metrics.Row],
+    what: str,
+    env: str,
+  ) -> None:
+    """Appends rows to a table, and prints their average."""
+    metrics.append_csv(path, [dict(iteration=done, **row) for row in rows])
+    value = mean_return([row['final_return'] for row in rows])
+    self._before_print()
+    print(f'{what}: {value:.3f} in {env}', flush=True)
+
+
+def _needs_critic(agent_settings: config_dict.ConfigDict) -> bool:
+  rule = rule_registry.UPDATE_RULES[agent_settings.update_rule_name]
+  return bool(getattr(rule, 'needs_value_out', False))
+
+
+def evaluations_path(folder: pathlib.Path, env: str) -> pathlib.Path:
+  """Returns the path of a run's evaluations in an environment."""
+  return folder / f'evaluations_{run_folder.as_file_name(env)}.csv'
+
+
+def baseline_path(folder: pathlib.Path, env: str) -> pathlib.Path:
+  """Returns the path of a run's baseline in an environment."""
+  return folder / f'baseline_{run_folder.as_file_name(env)}.csv'
+
+
+def mean_return(returns: Sequence[float]) -> float:
+  """Averages returns, without those that are NaN; NaN if all are."""
+  known = [value for value in returns if np.isfinite(value)]
+  return float(np.mean(known)) if known else float('nan')
+
+
+def returns_by_update(
+  rows: Sequence[Mapping[str, float]],
+) -> dict[int, float]:
+  """Averages every evaluation over seeds; returns meta-update to average."""
+  by_update: dict[int, list[float]] = {}
+  for row in rows:
+    by_update.setdefault(int(row['iteration']), []).append(row['final_return'])
+  return {done: mean_return(x) for done, x in sorted(by_update.items())}
+
+
+def normalized_score(value: float, initial: float, baseline: float) -> float:
+  """Normalises a return, to compare environments.
+
+  The score is `(value − initial) / scale`: 0 for the initial η, and 1 for a
+  baseline that is better. The scale is `|baseline − initial|`, but at least a
+  tenth of the larger of the two in absolute value, so that noise is not
+  amplified if they are close; and 1 if that is 0. If only one of the two is
+  known, it takes the place of both; if neither is, the score is the value.
+
+  Args:
+    value: average return of fresh agents.
+    initial: average return with the initial η; NaN if not known.
+    baseline: average return with the baseline; NaN if not known.
+
+  Returns:
+    The score; NaN if the value is.
+  """
+  known = [x for x in (initial, baseline) if np.isfinite(x)]
+  if not known:
+    return value
+  distance = abs(known[-1] - known[0])
+  scale = max(distance, _LEAST_SCALE * max(map(abs, known)))
+  return (value - known[0]) / (scale or 1.0)
+
+
+def environments(config: Mapping[str, Any]) -> list[str]:
+  """Returns the environments of a run's evaluations.
+
+  Args:
+    config: contents of the run's `config.json`.
+
+  Returns:
+    Their names.
+  """
+  request = config['request']
+  return list(request.get('eval_env') or request['env'])
+
+
+def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
+  """Reads the evaluations of a run in an environment.
+
+  Args:
+    folder: folder of the run.
+    env: the environment's name.
+
+  Returns:
+    The table of `evaluations_ENV.csv`, and the average return of the baseline,
+    NaN if there is none.
+  """
+  baseline = metrics.read_csv(baseline_path(folder, env))
+  return (
+    metrics.read_csv(evaluations_path(folder, env)),
+    mean_return([row['final_return'] for row in baseline]),
+  )
+
+
+def scores(folder: pathlib.Path, envs: Sequence[str]) -> dict[int, float]:
+  """Computes the score of the rule at every evaluation of a run.
+
+  Args:
+    folder: folder of the run.
+    envs: the environments of its evaluations.
+
+  Returns:
+    Meta-update to the average of `normalized_score` over environments.
+    Environments in which no agent ever ended an episode are left out; an
+    evaluation that has no return in another environment has no score.
+  """
+  tables = []
+  for env in envs:
+    rows, baseline = read(folder, env)
+    values = returns_by_update(rows)
+    if not np.isfinite([*values.values(), baseline]).any():
+      continue
+    initial = values.get(0, float('nan'))
+    tables.append(
+      {
+        done: normalized_score(value, initial, baseline)
+        for done, value in values.items()
+      }
+    )
+  if not tables:
+    return {}
+  complete = set.intersection(*map(set, tables))
+  means = {
+    done: float(np.mean([table[done] for table in tables]))
+    for done in sorted(complete)
+  }
+  return {done: mean for done, mean in means.items() if np.isfinite(mean)}

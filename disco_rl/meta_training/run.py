@@ -1,0 +1,288 @@
+"""Runs of meta-training: resolves requests, and resumes runs from folders."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+from ml_collections import config_dict
+import optax
+
+from disco_rl import parallel
+from disco_rl import types
+from disco_rl.config import resolve
+from disco_rl.environments import factories
+from disco_rl.environments import registry
+from disco_rl.meta_training import groups
+from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import pictures
+from disco_rl.meta_training import rule_evaluation
+from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.meta_training import training
+from disco_rl.rule_zoo import file_format
+from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import hooks
+from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
+from disco_rl.runs import plan as plan_lib
+from disco_rl.runs import plots
+from disco_rl.runs import run as run_lib
+from disco_rl.runs import run_folder
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Objects:
+  """Python objects that replace parts of a request; None for no replacement.
+
+  Attributes:
+    env_fns: environments that are not in the registry, by name.
+    agent_settings: settings of all agents, instead of those of the rule and the
+      environments.
+    critic: settings of the agents' critics, instead of the default.
+    weights: weights of the meta-loss by names of the rule's own terms, instead
+      of the settings.
+    regularizer: a further term of the meta-loss, see `trainer.Trainer`.
+    agent_optimizer: optimiser of the agents' parameters, see `Agent`.
+    meta_optimizer: optimiser of η, see `trainer.Trainer`.
+    devices: devices over which the work is sharded, instead of their number.
+  """
+
+  env_fns: Mapping[str, registry.EnvironmentFn] = dataclasses.field(
+    default_factory=dict
+  )
+  agent_settings: config_dict.ConfigDict | None = None
+  critic: types.ValueFnConfig | None = None
+  weights: Mapping[str, float] | None = None
+  regularizer: meta_loss.Regularizer | None = None
+  agent_optimizer: optax.GradientTransformation | None = None
+  meta_optimizer: optax.GradientTransformation | None = None
+  devices: Sequence[jax.Device] | None = None
+
+  @property
+  def are_needed(self) -> bool:
+    """Whether the run cannot be made from its request alone."""
+    ignored = ('devices',)
+    return any(
+      getattr(self, field.name)
+      for field in dataclasses.fields(self)
+      if field.name not in ignored
+    )
+
+
+class Plan(plan_lib.Plan):
+  """Meta-training with resolved settings, see `runs.plan.Plan`.
+
+  Attributes:
+    rule: the initial rule; None for random η.
+    agent_settings: settings of the agents in the first environment.
+  """
+
+  command = 'meta-train'
+  unit = 'meta-update'
+
+  def __init__(
+    self,
+    request: Mapping[str, Any],
+    rule: rule_lib.Rule | None = None,
+    objects: Objects | None = None,
+  ):
+    """Resolves the settings; builds nothing yet.
+
+    Args:
+      request: see `resolve.META_TRAINING`; the modules in `use` are imported.
+      rule: the initial rule; None for that of the request.
+      objects: Python objects that replace parts of the request.
+    """
+    self._objects = objects = objects or Objects()
+    self._evaluation: rule_evaluation.RuleEvaluation | None = None
+    self.request = {**resolve.META_TRAINING, **request}
+    factories.import_modules(self.request['use'])
+    if not self.request['env']:
+      raise ValueError('meta-training needs at least one environment')
+    for name in self.request['env']:
+      if name not in objects.env_fns and registry.is_on_host(name):
+        raise ValueError(groups.host_environment_message(name))
+    if rule is None and self.request['init'] != resolve.RANDOM:
+      rule = rule_lib.load_rule(self.request['init'])
+    if rule is not None and rule.eta is None:
+      raise ValueError(
+        f'{rule.name} is a hand-designed rule: it has no parameters to train'
+      )
+    self.rule = rule
+    layers = resolve.meta_training(
+      self.request,
+      rule,
+      agent=objects.agent_settings,
+      critic=objects.critic,
+      env_objects=objects.env_fns,
+    )
+    self.settings = layers.settings
+    # In the order of the request; that of the settings is alphabetical.
+    first_env = self.request['env'][0]
+    self.agent_settings = resolve.meta_agent_settings(self.settings, first_env)
+    self.config = run_lib.describe_config(
+      self.command,
+      self.request,
+      layers.settings,
+      layers.origins,
+      rule=self.request['init'],
+      rule_settings=dict(rule.settings) if rule else {},
+      # Whether the command can make the same run from this file.
+      is_by_name=not objects.are_needed
+      and plain_settings.is_plain(self.request['settings']),
+    )
+
+  def make_trainer(self) -> trainer_lib.Trainer:
+    """Builds the agents; compiles nothing yet."""
+    settings, objects = self.settings, self._objects
+    all_groups = [
+      groups.Group(
+        objects.env_fns.get(name)
+        or registry.environment_fn(name, **settings.env[name]),
+        resolve.meta_agent_settings(settings, name),
+        settings.num_agents,
+        optimizer=objects.agent_optimizer,
+        name=name,
+      )
+      for name in self.request['env']
+    ]
+    devices = objects.devices
+    if devices is None and settings.devices:
+      devices = parallel.first_devices(settings.devices)
+    config = resolve.meta_config(settings)
+    if objects.weights is not None:
+      config = dataclasses.replace(config, weights=objects.weights)
+    return trainer_lib.Trainer(
+      all_groups,
+      config,
+      placement=parallel.Placement(
+        devices,
+        num_lane_shards=settings.lane_shards,
+        lanes_at_once=settings.lanes_at_once,
+      ),
+      regularizer=objects.regularizer,
+      meta_optimizer=objects.meta_optimizer,
+    )
+
+  def make_trainable(self) -> training.Training:
+    """Builds the agents and their training; compiles nothing yet."""
+    trainer, settings = self.make_trainer(), self.settings
+    eta = None
+    if self.rule is not None:
+      eta = self.rule.eta
+      file_format.check_like(
+        eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
+      )
+    return training.Training(
+      trainer, settings.seed, settings.max_nonfinite_updates, eta
+    )
+
+  def check_buildable(self) -> None:
+    """Builds everything once, to detect errors."""
+    super().check_buildable()
+    self.check()
+    if self._evaluation is not None:
+      self._evaluation.close()
+
+  def make_hooks(
+    self,
+    trainable: training.Training,
+    rows: list[metrics.Row],
+    folder: run_folder.RunFolder,
+    before_print: Callable[[], None],
+  ) -> list[Any]:
+    """Makes hooks that evaluate and save the rule, and draw pictures."""
+    all_hooks: list[Any] = []
+    if self._evaluation is not None:
+      all_hooks.append(
+        rule_evaluation.Hook(
+          self._evaluation,
+          self.settings,
+          folder.path,
+          self._save_rule,
+          before_print,
+        )
+      )
+    every = self.settings.checkpoint_every
+    return all_hooks + [
+      hooks.Checkpoint(trainable, folder.state_path, every),
+      hooks.Periodic(every, lambda _, state: self.started(folder, state)),
+      hooks.Periodic(every, lambda *_: _draw(rows, folder)),
+    ]
+
+  def describe_rows(
+    self, rows: list[metrics.Row]
+  ) -> tuple[str, dict[str, float]]:
+    """Summarises rows for the progress bar, see `training.describe_rows`."""
+    return training.describe_rows(rows)
+
+  def check(self, trainable: Any = None, state: Any = None) -> None:
+    """Checks η, and builds the agents of evaluations if there are any."""
+    del trainable
+    if state is not None:
+      file_format.check_savable(state.eta, 'the parameters of the rule')
+    if self.settings.eval.every and self._evaluation is None:
+      self._evaluation = rule_evaluation.RuleEvaluation(
+        self.settings, self._objects.env_fns
+      )
+
+  def started(self, folder: run_folder.RunFolder, state: Any) -> None:
+    """Saves the rule, so that the run can be resumed without other files."""
+    self._save_rule(folder.rule_path, state.eta, step=int(state.step))
+
+  def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
+    """Removes evaluations after the checkpoint."""
+    for env in rule_evaluation.environments(self.config):
+      path = rule_evaluation.evaluations_path(folder.path, env)
+      folder.cut_table(path, done)
+    self.check()
+
+  def _save_rule(
+    self, path: pathlib.Path, eta: types.MetaParams, **facts: Any
+  ) -> None:
+    """Saves η with the settings of its agents, and metadata on its training."""
+    metadata = dict(
+      **facts,
+      seed=self.settings.seed,
+      version=self.config['version'],
+      request=self.config['request'],
+    )
+    rule_lib.save_rule(
+      path, eta, settings=self.agent_settings, metadata=metadata
+    )
+
+
+def plan_of_folder(
+  folder: run_folder.RunFolder,
+  *,
+  steps: int | None = None,
+  objects: Objects | None = None,
+) -> Plan:
+  """Makes the plan of the run in a folder.
+
+  Args:
+    folder: folder of the run.
+    steps: new number of meta-updates in all; None for that of the run.
+    objects: the Python objects of the run, if it was made from any.
+
+  Returns:
+    The plan.
+  """
+  request = plan_lib.request_of_folder(folder, steps, objects is not None)
+  rule = None
+  if request['init'] != resolve.RANDOM:
+    # Saved at the start of the run, and replaced by the rule in training since.
+    factories.import_modules(request['use'])
+    rule = dataclasses.replace(
+      rule_lib.load_rule(folder.rule_path),
+      name=folder.config['rule'],
+      settings=folder.config['rule_settings'],
+    )
+  return Plan(request, rule, objects)
+
+
+def _draw(rows: list[metrics.Row], folder: run_folder.RunFolder) -> None:
+  if plots.is_available() and rows:
+    for name in pictures.PICTURES:
+      plots.save(pictures.draw(name, rows), folder.path / f'{name}.png')

@@ -1,0 +1,1 @@
+"""Rules as files: their format, where they are stored, loading and saving."""

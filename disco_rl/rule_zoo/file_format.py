@@ -1,0 +1,241 @@
+"""Loads and saves the parameters η of a rule.
+
+The format is that of the published Disco103 file: a flat npz with keys
+`module/name` (custom rules may have plain names). Metadata is stored in the
+comment of the zip archive, which readers of npz files ignore. Nothing is ever
+unpickled.
+
+  params = file_format.load('disco_103')          # by name
+  params = file_format.load('runs/mine.npz')      # by path
+  file_format.save('better.npz', params, {'step': 1000})
+"""
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+from typing import Any
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl import types
+from disco_rl.rule_zoo import store
+from disco_rl.runs import files
+
+RuleFileError = store.RuleFileError
+
+_MAX_COMMENT_BYTES = (1 << 16) - 1  # The zip format's own limit.
+
+
+def load(
+  source: str | os.PathLike[str], like: types.MetaParams | None = None
+) -> types.MetaParams:
+  """Loads a rule's parameters.
+
+  Args:
+    source: a path (a `Path`, or a string with a separator or ending in
+      `.npz`), or a name; see `store` for where names are looked up.
+    like: parameters, or specs, whose names and shapes the file must have, e.g.
+      `rule.init_params(rng)[0]`; None for no check.
+
+  Returns:
+    `{module: {name: array}}`, float32; `name: array` for keys without module.
+  """
+  path = _resolve(source)
+  params = _read(path)
+  if like is not None:
+    check_like(params, like, str(path))
+  return params
+
+
+def load_metadata(source: str | os.PathLike[str]) -> dict[str, Any]:
+  """Loads the metadata of a rule file; empty if there is none.
+
+  Args:
+    source: as in `load`.
+
+  Returns:
+    The metadata.
+  """
+  path = _resolve(source)
+  try:
+    with zipfile.ZipFile(path) as archive:
+      comment = archive.comment
+    return json.loads(comment) if comment else {}
+  except (zipfile.BadZipFile, UnicodeDecodeError, ValueError) as error:
+    raise RuleFileError(f'{path}: cannot read its metadata: {error}') from error
+
+
+def save(
+  path: str | os.PathLike[str],
+  params: types.MetaParams,
+  metadata: Mapping[str, Any] | None = None,
+) -> None:
+  """Saves a rule's parameters atomically.
+
+  Args:
+    path: path of the file, which must end in `.npz`; an existing file is
+      replaced.
+    params: `{module: {name: array}}`, all finite; saved as float32.
+    metadata: how the rule was trained; JSON types, up to 64 KiB.
+  """
+  path = pathlib.Path(path)
+  if path.suffix != '.npz':
+    raise RuleFileError(f'a rule is saved as .npz, got {path}')
+  where = f'cannot save {path}'
+  flat: dict[str, Any] = check_savable(params, where)
+  try:
+    comment = json.dumps(dict(metadata)).encode() if metadata else b''
+  except TypeError as error:
+    raise RuleFileError(f'{where}: its metadata: {error}') from error
+  if len(comment) > _MAX_COMMENT_BYTES:
+    raise RuleFileError(
+      f'{where}: its metadata takes {len(comment)} bytes, more than '
+      f'{_MAX_COMMENT_BYTES}'
+    )
+
+  with files.atomic_writer(path) as file:
+    np.savez(file, **flat)
+    with zipfile.ZipFile(file, 'a') as archive:
+      archive.comment = comment
+
+
+def check_savable(params: types.MetaParams, where: str) -> dict[str, Any]:
+  """Checks that parameters can be saved.
+
+  Args:
+    params: should be `{module: {name: array}}`, all finite.
+    where: the beginning of an error message.
+
+  Returns:
+    The parameters by their keys in a file, as float32.
+  """
+  return {
+    key: _as_float32(key, value, where)
+    for key, value in _flatten(params, where).items()
+  }
+
+
+def check_like(
+  params: types.MetaParams, like: types.MetaParams, where: str = 'parameters'
+) -> None:
+  """Raises a `RuleFileError` if names or shapes of tensors differ.
+
+  Args:
+    params: `{module: {name: array}}`, or any other tree of arrays.
+    like: a tree of arrays or specs with the expected names and shapes.
+    where: what the message calls `params`.
+  """
+  if isinstance(params, str | os.PathLike):
+    _flatten(params, where)  # Raises an error that explains how to load them.
+  found, expected = _shapes(params), _shapes(like)
+  problems = [f'{k} is missing' for k in sorted(expected.keys() - found.keys())]
+  problems += [
+    f'{k} is not expected' for k in sorted(found.keys() - expected.keys())
+  ]
+  problems += [
+    f'{k} has shape {found[k]} instead of {expected[k]}'
+    for k in sorted(found.keys() & expected.keys())
+    if found[k] != expected[k]
+  ]
+  if problems:
+    shown = '; '.join(problems[:5])
+    more = f'; and {len(problems) - 5} more' if len(problems) > 5 else ''
+    raise RuleFileError(
+      f'{where} do not fit the meta-network: {shown}{more}. Use the settings '
+      'the rule was trained with'
+    )
+
+
+def _shapes(params: types.MetaParams) -> dict[str, tuple[int, ...]]:
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='/'): np.shape(x)
+    for path, x in jax.tree_util.tree_leaves_with_path(params)
+  }
+
+
+def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
+  is_name = (
+    isinstance(source, str)
+    and not source.endswith('.npz')
+    and not any(sep in source for sep in ('/', os.sep))
+  )
+  if is_name:
+    return store.fetch(str(source))
+  path = pathlib.Path(source)
+  if not path.is_file():
+    raise RuleFileError(
+      f'no rule file at {path}; give the path of an npz file or one of the '
+      f'names {", ".join(sorted(store.known_rules()))}'
+    )
+  return path
+
+
+def _read(path: pathlib.Path) -> types.MetaParams:
+  params: dict[str, Any] = {}
+  if not zipfile.is_zipfile(path):
+    raise RuleFileError(
+      f'{path} is not an npz file, or is cut short: get it again'
+    )
+  try:
+    arrays = files.read_npz(path)
+  except files.UnreadableFileError as e:
+    raise RuleFileError(
+      f'{path} is not a readable rule file ({e}). It may be damaged: get it '
+      'again'
+    ) from None
+  for key, array in arrays.items():
+    module, separator, name = key.rpartition('/')
+    if not name or bool(separator) != bool(module):
+      raise RuleFileError(
+        f'{path}: the key {key!r} is not of the form module/name'
+      )
+    value = jnp.asarray(_as_float32(key, array, str(path)))
+    if module:
+      params.setdefault(module, {})[name] = value
+    else:
+      params[name] = value
+  if not params:
+    raise RuleFileError(f'{path} holds no parameters')
+  return params
+
+
+def _as_float32(key: str, value: Any, where: str) -> np.ndarray:
+  value = np.asarray(value)
+  if not jnp.issubdtype(value.dtype, jnp.floating):
+    raise RuleFileError(
+      f'{where}: {key} is of dtype {value.dtype}, not floating point'
+    )
+  with np.errstate(over='ignore'):
+    value = value.astype(np.float32)
+  if not np.isfinite(value).all():
+    raise RuleFileError(f'{where}: {key} contains NaN or infinity')
+  return value
+
+
+def _flatten(params: types.MetaParams, where: str) -> dict[str, Any]:
+  """Returns parameters by their keys in a file: `module/name`, or a name."""
+  if not isinstance(params, Mapping):
+    hint = ''
+    if isinstance(params, str | os.PathLike):
+      hint = f'; load them first: disco_rl.load_rule({str(params)!r}).eta'
+    raise RuleFileError(
+      f'{where} must be parameters {{module: {{name: array}}}}, got '
+      f'{params!r:.60}{hint}'
+    )
+  flat: dict[str, Any] = {}
+  for module, tensors in params.items():
+    if isinstance(tensors, Mapping):
+      flat |= {f'{module}/{name}': value for name, value in tensors.items()}
+    else:
+      flat[module] = tensors
+  deep = [key for key, value in flat.items() if isinstance(value, Mapping)]
+  if deep:
+    raise RuleFileError(
+      f'{where}: {deep[0]} has further levels below it; parameters are '
+      '{module: {name: array}}'
+    )
+  return flat

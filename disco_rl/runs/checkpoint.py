@@ -1,0 +1,150 @@
+"""Saves and restores whole training states, bit-exact.
+
+A checkpoint is an npz file with one array per leaf, named by its path in the
+tree. It is written atomically, and nothing is unpickled.
+
+  checkpoint.save('run/state.npz', state)
+  state = checkpoint.load('run/state.npz', like=state)
+"""
+
+import os
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl.runs import files
+
+# Version of the layout of states; other versions cannot be loaded.
+FORMAT = 2
+_FORMAT_KEY = '__format__'
+
+
+class CheckpointError(ValueError):
+  """Raised for checkpoints that cannot be saved, read or used."""
+
+
+def save(path: str | os.PathLike[str], tree: Any) -> None:
+  """Saves the leaves of a tree; an existing file is replaced.
+
+  Args:
+    path: path of the file.
+    tree: the tree, see `check`.
+  """
+  arrays = {_FORMAT_KEY: np.int32(FORMAT), **_arrays(tree)}
+  with files.atomic_writer(path) as file:
+    np.savez(file, **arrays)
+
+
+def check(tree: Any) -> None:
+  """Raises a `CheckpointError` for a tree that cannot be saved.
+
+  Args:
+    tree: its leaves should be arrays, numbers, strings and random keys.
+  """
+  _arrays(tree)
+
+
+def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
+  """Loads a tree.
+
+  Args:
+    path: path of a file that `save` wrote.
+    like: a tree of the same structure, shapes and dtypes; of arrays or specs.
+    part: path of the part of the saved tree to read, e.g. `'learner/params'`;
+      empty for all of it.
+
+  Returns:
+    The tree. Leaves are on the device, except those that are NumPy arrays,
+    numbers or strings in `like`, which keep their type (also 64 bits).
+  """
+  path = pathlib.Path(path)
+  try:
+    arrays = files.read_npz(path)
+  except files.UnreadableFileError as e:
+    raise CheckpointError(f'cannot read the checkpoint {path}: {e}') from None
+  found = int(arrays.pop(_FORMAT_KEY, 1))
+  if found != FORMAT:
+    raise CheckpointError(
+      f'the checkpoint {path} was made by another version of disco_rl: it has '
+      f'the format {found}, and this version reads {FORMAT}'
+    )
+  if part:
+    arrays = {
+      name.removeprefix(f'{part}/'): array
+      for name, array in arrays.items()
+      if name.startswith(f'{part}/')
+    }
+
+  wanted = _named_leaves(like)
+  missing = sorted({name for name, _ in wanted} - set(arrays))
+  extra = sorted(set(arrays) - {name for name, _ in wanted})
+  if missing or extra:
+    raise CheckpointError(
+      f'{path} is of another structure: missing {missing[:3]}, not expected '
+      f'{extra[:3]}. Was it made with other settings?'
+    )
+  leaves = [_restore(arrays[name], leaf, name, path) for name, leaf in wanted]
+  return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def _arrays(tree: Any) -> dict[str, Any]:
+  arrays = {name: np.asarray(_raw(leaf)) for name, leaf in _named_leaves(tree)}
+  for name, array in arrays.items():
+    if array.dtype.hasobject:
+      raise CheckpointError(
+        f'{name} cannot be saved: arrays, numbers of at most 64 bits, texts '
+        'and random keys can'
+      )
+  return arrays
+
+
+def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
+  named = [
+    (jax.tree_util.keystr(key_path, simple=True, separator='/') or 'leaf', leaf)
+    for key_path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+  ]
+  if len({name for name, _ in named}) != len(named):
+    raise CheckpointError('two leaves of the tree have the same path')
+  return named
+
+
+def _is_key(leaf: Any) -> bool:
+  dtype = getattr(leaf, 'dtype', None)
+  return dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def _raw(leaf: Any) -> Any:
+  return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _restore(
+  array: np.ndarray, like: Any, name: str, path: pathlib.Path
+) -> Any:
+  restored: Any
+  if type(like) in (bool, int, float, str):
+    if array.shape or not isinstance(array.item(), type(like)):
+      raise CheckpointError(
+        f'{path}: {name} is {array!r}, but a {type(like).__name__} is needed'
+      )
+    return array.item()
+  if _is_key(like):
+    restored = jax.random.wrap_key_data(
+      jnp.asarray(array), impl=jax.random.key_impl(like)
+    )
+    dtype: Any = like.dtype
+  else:
+    dtype = np.dtype(getattr(like, 'dtype', None) or np.asarray(like).dtype)
+    if array.dtype.kind == 'V' and array.dtype.itemsize == dtype.itemsize:
+      array = array.view(dtype)  # npz stores bfloat16 and the like as bytes.
+    on_host = isinstance(like, np.ndarray | np.generic)
+    restored = array if on_host else jnp.asarray(array)
+  actual, wanted = (restored.shape, restored.dtype), (np.shape(like), dtype)
+  if actual != wanted:
+    raise CheckpointError(
+      f'{path}: {name} is {actual}, but {wanted} is needed. Was it made with '
+      'other settings?'
+    )
+  return restored

@@ -1,0 +1,220 @@
+"""Tables of metrics: one row per chunk of iterations and seed.
+
+  iteration, seed, env_steps, episodes, average_return, average_length, ...
+
+`iteration` and `env_steps` are totals at the end of the chunk; all others are
+of the chunk alone. `average_return` is the mean over the episodes that ended in
+the chunk; see `average_returns` for longer spans. Whole rows are appended to
+CSV files, which can be read at any time, also after their writer was killed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+import csv
+import io
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+Row = dict[str, float]
+
+_INTEGERS = ('iteration', 'seed', 'env_steps', 'episodes')
+# How many of the last iterations a report averages over.
+LAST = 100
+
+
+def summarize(
+  metrics: Mapping[str, np.ndarray],
+  *,
+  last_iteration: int,
+  seeds: Sequence[int],
+  env_steps_per_iteration: int,
+) -> list[Row]:
+  """Summarises a chunk of iterations.
+
+  Args:
+    metrics: from `Population.run`, name to [N, K].
+    last_iteration: iterations done at the end of the chunk.
+    seeds: the K seeds.
+    env_steps_per_iteration: environment steps of one seed per iteration.
+
+  Returns:
+    One row per seed. Averages without any values are NaN.
+  """
+  rows = []
+  for k, seed in enumerate(seeds):
+    own = {name: np.asarray(x[:, k], np.float64) for name, x in metrics.items()}
+    episodes = float(own.pop('num_episodes').sum())
+    total_return = float(own.pop('total_return').sum())
+    total_length = float(own.pop('total_length').sum())
+    own.pop('first_nonfinite', None)
+    row: Row = dict(
+      iteration=last_iteration,
+      seed=seed,
+      env_steps=last_iteration * env_steps_per_iteration,
+      episodes=int(episodes),
+      average_return=total_return / episodes if episodes else np.nan,
+      average_length=total_length / episodes if episodes else np.nan,
+    )
+    for name, x in sorted(own.items()):
+      # Iterations without a learner step are NaN.
+      learned = x[~np.isnan(x)]
+      row[name] = float(learned.mean()) if learned.size else np.nan
+    rows.append(row)
+  return rows
+
+
+def append_csv(
+  path: str | os.PathLike[str], rows: Sequence[Mapping[str, float]]
+) -> None:
+  """Appends rows to a CSV file in one write; a new file gets a header.
+
+  Args:
+    path: path of the file, made if it does not exist.
+    rows: rows with the same columns as the file, in the same order.
+  """
+  if not rows:
+    return
+  path = pathlib.Path(path)
+  is_new = not path.exists() or not path.stat().st_size
+  with path.open('ab', buffering=0) as file:
+    file.write(_to_text(rows, header=is_new).encode())
+    os.fsync(file.fileno())
+
+
+def to_csv(rows: Sequence[Mapping[str, float]]) -> str:
+  """Returns the contents of a CSV file with these rows."""
+  return _to_text(rows, header=True) if rows else ''
+
+
+def read_csv(path: str | os.PathLike[str]) -> list[Row]:
+  """Reads all complete rows of a CSV file; the last may be incomplete.
+
+  Args:
+    path: path of the file; without a file, there are no rows.
+
+  Returns:
+    The rows, with NaN for empty fields.
+  """
+  path = pathlib.Path(path)
+  if not path.exists():
+    return []
+  lines = path.read_text(encoding='utf-8').split('\n')[:-1]  # Whole lines.
+  reader = csv.DictReader(lines)
+  try:
+    if lines and 'iteration' not in (reader.fieldnames or ()):
+      raise ValueError('its first line does not name the columns')
+    return [
+      {name: _parse(name, text) for name, text in row.items()} for row in reader
+    ]
+  except (csv.Error, TypeError, ValueError) as error:
+    raise ValueError(f'{path} is not a table of metrics: {error}') from None
+
+
+def curves(
+  rows: Iterable[Mapping[str, float]], column: str, x: str = 'iteration'
+) -> tuple[np.ndarray, np.ndarray]:
+  """Extracts one curve per seed from a table.
+
+  Args:
+    rows: rows of a table; points that not all seeds have are left out.
+    column: column of the values.
+    x: column of the horizontal axis, `'iteration'` or `'env_steps'`.
+
+  Returns:
+    x, [N], and the curves, [K, N], seeds in increasing order.
+  """
+  by_seed: dict[float, dict[float, float]] = {}
+  for row in rows:
+    if column not in row:
+      raise ValueError(f'no column {column!r}; there are {sorted(row)}')
+    by_seed.setdefault(row['seed'], {})[row[x]] = row[column]
+  if not by_seed:
+    return np.zeros(0), np.zeros((0, 0))
+  common = sorted(
+    set.intersection(*(set(points) for points in by_seed.values()))
+  )
+  values = [[by_seed[seed][at] for at in common] for seed in sorted(by_seed)]
+  return np.asarray(common), np.asarray(values)
+
+
+def mean_and_band(
+  values: np.ndarray, confidence: float = 0.95
+) -> tuple[Any, Any]:
+  """Computes the mean over seeds, and its confidence band.
+
+  Args:
+    values: [K, ...], one per seed; non-finite values are left out.
+    confidence: confidence level of the interval (Student's t).
+
+  Returns:
+    The mean, [...], and the half-width of the interval, [...], which is NaN for
+    fewer than two values.
+  """
+  is_there = np.isfinite(values)
+  num = is_there.sum(axis=0)
+  known = np.where(is_there, values, 0.0)
+  with np.errstate(invalid='ignore', divide='ignore'):
+    mean = known.sum(axis=0) / num
+    squares = np.where(is_there, np.square(known - mean), 0.0).sum(axis=0)
+    quantile = scipy.special.stdtrit(num - 1, 0.5 + confidence / 2)
+    band = quantile * np.sqrt(squares / (num - 1) / num)
+  return mean, np.where(num < 2, np.nan, band)
+
+
+def average_returns(
+  rows: Sequence[Mapping[str, float]], num_iterations: int | None = None
+) -> dict[int, float]:
+  """Computes the average return of every seed, the mean over its episodes.
+
+  All episodes have the same weight, also if their rows have different numbers
+  of episodes. All reports use this definition.
+
+  Args:
+    rows: rows of a table.
+    num_iterations: how many of the last iterations count (by the `iteration` of
+      a row); None for all.
+
+  Returns:
+    Seed to average; NaN for a seed without episodes.
+  """
+  if not rows:
+    return {}
+  first = -np.inf
+  if num_iterations is not None:
+    first = max(row['iteration'] for row in rows) - num_iterations
+  averages = {}
+  for seed in sorted({int(row['seed']) for row in rows}):
+    counted = [
+      (row['episodes'], row['average_return'])
+      for row in rows
+      if row['seed'] == seed and row['iteration'] > first and row['episodes']
+    ]
+    count = sum(episodes for episodes, _ in counted)
+    total = sum(episodes * average for episodes, average in counted)
+    averages[seed] = float(total / count) if count else float('nan')
+  return averages
+
+
+def _to_text(rows: Sequence[Mapping[str, float]], header: bool) -> str:
+  text = io.StringIO()
+  writer = csv.DictWriter(text, list(rows[0]), lineterminator='\n')
+  if header:
+    writer.writeheader()
+  for row in rows:
+    writer.writerow({name: _format(name, x) for name, x in row.items()})
+  return text.getvalue()
+
+
+def _format(name: str, value: float) -> str:
+  if name in _INTEGERS:
+    return str(int(value))
+  return '' if np.isnan(value) else f'{value:.7g}'
+
+
+def _parse(name: str, text: str) -> float:
+  if name in _INTEGERS:
+    return int(text)
+  return float(text) if text else float('nan')

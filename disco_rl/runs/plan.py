@@ -1,0 +1,222 @@
+"""Starts and resumes runs of evaluation and of meta-training."""
+
+import abc
+from collections.abc import Callable, Mapping
+import contextlib
+import os
+from typing import Any, ClassVar
+
+from disco_rl.runs import checkpoint
+from disco_rl.runs import loop
+from disco_rl.runs import metrics
+from disco_rl.runs import progress
+from disco_rl.runs import run as run_lib
+from disco_rl.runs import run_folder
+
+
+class Plan(abc.ABC):
+  """A run with resolved settings, which can be started or resumed.
+
+  Attributes:
+    command: the command that makes such runs.
+    unit: name of a step, e.g. `'iteration'`.
+    request: the request, see `config.resolve`.
+    settings: all settings, resolved from the request; a ConfigDict.
+    config: contents of the run's `config.json`.
+  """
+
+  command: ClassVar[str]
+  unit: ClassVar[str]
+  request: Mapping[str, Any]
+  settings: Any
+  config: dict[str, Any]
+
+  @abc.abstractmethod
+  def make_trainable(self) -> loop.Trainable:
+    """Builds the agents; compiles nothing yet."""
+
+  @abc.abstractmethod
+  def make_hooks(
+    self,
+    trainable: Any,
+    rows: list[metrics.Row],
+    folder: run_folder.RunFolder,
+    before_print: Callable[[], None],
+  ) -> list[loop.Hook]:
+    """Makes the hooks of a run that writes its results.
+
+    Args:
+      trainable: from `make_trainable`.
+      rows: rows of metrics so far, to which the run appends.
+      folder: folder for the results.
+      before_print: to be called before printing a line.
+    """
+
+  @abc.abstractmethod
+  def describe_rows(
+    self, rows: list[metrics.Row]
+  ) -> tuple[str, Mapping[str, float]]:
+    """Summarises rows for the progress bar, see `sinks.Progress`."""
+
+  def check_buildable(self) -> None:
+    """Builds everything once, to detect errors."""
+    self.make_trainable().close()
+
+  def check(self, trainable: Any, state: Any) -> None:  # noqa: B027
+    """Checks that a run can be saved, before its folder is made."""
+
+  def started(  # noqa: B027
+    self, folder: run_folder.RunFolder, state: Any
+  ) -> None:
+    """Writes the first files of a new run."""
+
+  def resumed(  # noqa: B027
+    self, folder: run_folder.RunFolder, done: int
+  ) -> None:
+    """Removes results that were written after the checkpoint."""
+
+  def open(
+    self,
+    out: str | os.PathLike[str] | None,
+    *,
+    resume: bool = False,
+    show_progress: bool = True,
+  ) -> run_lib.Run:
+    """Starts a new run, or resumes the one in a folder.
+
+    Args:
+      out: the folder of the run; None to write nothing.
+      resume: whether to resume.
+      show_progress: whether to show a progress bar.
+
+    Returns:
+      The run.
+    """
+    if not resume:
+      return self.start(out, show_progress=show_progress)
+    if out is None:
+      raise ValueError('resume=True needs the folder of the run, out=...')
+    folder = run_folder.RunFolder.reopen(out)
+    try:
+      return self.resume(folder, show_progress=show_progress)
+    except BaseException:
+      folder.close()
+      raise
+
+  def start(
+    self,
+    out: str | os.PathLike[str] | None,
+    *,
+    overwrite: bool = False,
+    show_progress: bool = True,
+  ) -> run_lib.Run:
+    """Starts a new run.
+
+    Args:
+      out: the folder for its results; None to write nothing.
+      overwrite: whether to remove a run that the folder already holds.
+      show_progress: whether to show a progress bar.
+
+    Returns:
+      The run.
+    """
+    with contextlib.ExitStack() as stack:
+      trainable = self.make_trainable()
+      stack.callback(trainable.close)
+      state = trainable.init()
+      folder = None
+      if out is not None:
+        # Before an old run is removed.
+        self.check(trainable, state)
+        folder = run_folder.RunFolder.create(out, self.config, overwrite)
+        stack.callback(folder.close)
+        self.started(folder, state)
+      run = self._run(trainable, state, [], folder, show_progress)
+      stack.pop_all()  # The run closes them.
+    return run
+
+  def resume(
+    self, folder: run_folder.RunFolder, *, show_progress: bool = True
+  ) -> run_lib.Run:
+    """Resumes a run from its last checkpoint.
+
+    Args:
+      folder: folder of the run, open for writing.
+      show_progress: whether to show a progress bar.
+
+    Returns:
+      The run.
+    """
+    run_lib.check_same_settings(
+      folder.config['settings'], self.config['settings']
+    )
+    trainable = self.make_trainable()
+    try:
+      if folder.state_path.exists():
+        saved = checkpoint.load(folder.state_path, trainable.checkpoint_like())
+        state = trainable.from_checkpoint(saved)
+      else:
+        state = trainable.init()
+      done = trainable.done(state)
+      if done > self.settings.steps:
+        raise ValueError(
+          f'{folder.path} is at {self.unit} {done} already, after '
+          f'{self.settings.steps}'
+        )
+      folder.write_config(self.config)
+      rows = folder.cut_metrics(done)
+      self.resumed(folder, done)
+      return self._run(trainable, state, rows, folder, show_progress)
+    except BaseException:
+      trainable.close()
+      raise
+
+  def _run(
+    self,
+    trainable: loop.Trainable,
+    state: Any,
+    rows: list[metrics.Row],
+    folder: run_folder.RunFolder | None,
+    show_progress: bool,
+  ) -> run_lib.Run:
+    total, done = self.settings.steps, trainable.done(state)
+    bar = progress.Progress(total, done, enabled=show_progress)
+    hooks: list[loop.Hook] = []
+    if folder is not None:
+      hooks = self.make_hooks(trainable, rows, folder, bar.close)
+    return run_lib.Run(
+      trainable=trainable,
+      state=state,
+      total=total,
+      settings=self.settings,
+      rows=rows,
+      folder=folder,
+      bar=bar,
+      describe=self.describe_rows,
+      hooks=hooks,
+    )
+
+
+def request_of_folder(
+  folder: run_folder.RunFolder, steps: int | None, is_complete: bool
+) -> dict[str, Any]:
+  """Returns the request that a run was made from.
+
+  Args:
+    folder: folder of the run.
+    steps: new number of steps in all; None for that of the request.
+    is_complete: whether the caller has the Python objects that the run needs.
+
+  Returns:
+    The request.
+  """
+  config = folder.config
+  if not (config['is_by_name'] or is_complete):
+    raise run_folder.RunFolderError(
+      f'{folder.path} was made in Python, from objects that have no name: call '
+      'the function that made it again, with resume=True'
+    )
+  request = dict(config['request'])
+  if steps is not None:
+    request['steps'] = steps
+  return request

@@ -1,0 +1,198 @@
+"""Draws learning curves."""
+
+from collections.abc import Mapping, Sequence
+import os
+from typing import Any
+
+import numpy as np
+
+from disco_rl import installation
+from disco_rl.runs import files
+from disco_rl.runs import metrics
+
+Rows = Sequence[Mapping[str, float]]
+
+_NAMES = dict(
+  average_return='average return of episodes',
+  env_steps='environment steps of one agent',
+  iteration='iteration',
+)
+
+
+def is_available() -> bool:
+  """Returns whether matplotlib is installed."""
+  try:
+    import matplotlib.figure  # noqa: F401
+  except ImportError:
+    return False
+  return True
+
+
+def learning_curves(
+  runs: Mapping[str, Rows],
+  column: str = 'average_return',
+  x: str = 'iteration',
+  title: str = '',
+) -> Any:
+  """Draws the curves of one or more runs.
+
+  Thin lines are seeds, and thick ones their means, with a 95% band for three
+  seeds or more.
+
+  Args:
+    runs: name to table of metrics.
+    column: column of the vertical axis.
+    x: column of the horizontal axis, `'iteration'` or `'env_steps'`.
+    title: title of the picture.
+
+  Returns:
+    A matplotlib figure.
+  """
+  figure = _new_figure()
+  axes = figure.subplots()
+  _draw_curves(axes, runs, column, x)
+  _fit_to_lines(axes)
+  axes.set_xlabel(_NAMES.get(x, x))
+  axes.set_ylabel(_NAMES.get(column, column))
+  axes.set_title(title)
+  if runs:
+    axes.legend(loc='best', frameon=False)
+  return figure
+
+
+def _draw_curves(
+  axes: Any, runs: Mapping[str, Rows], column: str, x: str, marker: str = ''
+) -> None:
+  """Draws all seeds of all runs, and their means with bands."""
+  for i, (name, rows) in enumerate(runs.items()):
+    at, values = metrics.curves(rows, column, x)
+    if not at.size:
+      continue
+    color = f'C{i}'
+    mean, band = metrics.mean_and_band(values)
+    for value in values:
+      axes.plot(at, value, color=color, alpha=0.35, linewidth=0.8)
+    axes.plot(at, mean, color=color, linewidth=2, label=name, marker=marker)
+    if len(values) > 2:  # The interval of two seeds is too wide to draw.
+      axes.fill_between(
+        at, mean - band, mean + band, color=color, alpha=0.15, linewidth=0
+      )
+  axes.grid(alpha=0.3)
+  axes.margins(x=0)
+
+
+def _fit_to_lines(axes: Any) -> None:
+  """Fits the axis to the lines, not to the bands, which may be much wider."""
+  values = [line.get_ydata() for line in axes.get_lines()]
+  if not values:
+    return
+  together = np.concatenate(values)
+  together = together[np.isfinite(together)]
+  if together.size:
+    low, high = together.min(), together.max()
+    margin = 0.08 * ((high - low) or 1.0)
+    axes.set_ylim(low - margin, high + margin)
+
+
+def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
+  """Draws columns of one table over meta-updates, in panels.
+
+  Args:
+    rows: rows of one seed.
+    columns: title of a panel to its columns.
+
+  Returns:
+    A matplotlib figure.
+  """
+  figure, grid = _panels(len(columns))
+  for axes, (title, names) in zip(grid, columns.items(), strict=True):
+    for name in names:
+      at = [row['iteration'] for row in rows]
+      axes.plot(at, [row[name] for row in rows], linewidth=1, label=name)
+    axes.set_title(title, fontsize='medium')
+    axes.set_xlabel('meta-update')
+    axes.grid(alpha=0.3)
+    axes.margins(x=0)
+    if len(names) > 1:
+      axes.legend(loc='best', frameon=False)
+  return figure
+
+
+def grid(
+  curves: Mapping[str, Mapping[str, Rows]],
+  column: str,
+  lines: Mapping[str, Mapping[str, float]] | None = None,
+) -> Any:
+  """Draws the curves of one or more runs over meta-updates, in panels.
+
+  Args:
+    curves: title of a panel to its tables, by name of the run.
+    column: column of the vertical axis.
+    lines: title of a panel to its horizontal lines, name to value.
+
+  Returns:
+    A matplotlib figure.
+  """
+  figure, all_axes = _panels(len(curves))
+  for axes, (title, runs) in zip(all_axes, curves.items(), strict=True):
+    # Few points are marked; a single one would not be visible otherwise.
+    longest = max((len(rows) for rows in runs.values()), default=0)
+    marker = '.' if longest < 50 else ''
+    _draw_curves(axes, runs, column, 'iteration', marker)
+    for i, (name, value) in enumerate((lines or {}).get(title, {}).items()):
+      style = dict(color='0.35', linestyle=('--', ':')[i % 2], linewidth=1.2)
+      axes.axhline(value, label=name, **style)
+    _fit_to_lines(axes)
+    axes.set_title(title, fontsize='medium')
+    axes.set_xlabel('meta-update')
+    legend = axes.legend(loc='best', frameon=False, fontsize='small')
+    legend.set_in_layout(False)  # Long names must not shrink the axes.
+  return figure
+
+
+def save(figure: Any, path: str | os.PathLike[str]) -> None:
+  """Writes a figure as PNG, atomically."""
+  with files.atomic_writer(path) as file:
+    # Without metadata, so that the same curves give the same file.
+    figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
+
+
+def _panels(number: int) -> tuple[Any, Sequence[Any]]:
+  """Makes a figure with panels in up to two columns, and returns their axes."""
+  figure = _new_figure(height=4.2 if number == 1 else 2 + number)
+  all_axes = np.ravel(figure.subplots(-(-number // 2), min(2, number)))
+  for axes in all_axes[number:]:
+    axes.remove()
+  return figure, list(all_axes[:number])
+
+
+def _new_figure(height: float = 4.2) -> Any:
+  try:
+    from matplotlib import figure
+  except ImportError:
+    raise ImportError(
+      f'pictures need matplotlib: {installation.install_hint("plots")}'
+    ) from None
+  # Not through pyplot, which has windows and global state.
+  return figure.Figure(figsize=(7, height), layout='constrained')
+
+
+def sparkline(values: Sequence[float]) -> str:
+  """Draws a curve as one line of text, for terminals.
+
+  Args:
+    values: the points; non-finite values leave a gap.
+
+  Returns:
+    One character per point.
+  """
+  finite = [value for value in values if np.isfinite(value)]
+  if not finite:
+    return ' ' * len(values)
+  low, high = min(finite), max(finite)
+  marks = '▁▂▃▄▅▆▇█'
+  scale = (len(marks) - 1) / ((high - low) or 1.0)
+  return ''.join(
+    marks[round((value - low) * scale)] if np.isfinite(value) else ' '
+    for value in values
+  )

@@ -1,0 +1,110 @@
+"""A progress bar: one line on a terminal, a line every 15 s elsewhere."""
+
+import math
+import sys
+import time
+from typing import TextIO
+
+_WIDTH = 24
+_SECONDS_BETWEEN_LINES = 15.0
+
+
+class Progress:
+  """Shows the progress of a run, its speed and some metrics."""
+
+  def __init__(
+    self,
+    total: int,
+    done: int = 0,
+    *,
+    unit: str = 'it',
+    stream: TextIO | None = None,
+    enabled: bool = True,
+  ):
+    """Starts the clock.
+
+    Args:
+      total: steps in all.
+      done: steps that are done already.
+      unit: unit of the steps, for the speed.
+      stream: stream to write to; by default the standard error.
+      enabled: whether to write at all.
+    """
+    self._total = total
+    self._done = done
+    self._unit = unit
+    self._stream = stream or sys.stderr
+    self._enabled = enabled
+    self._last_time = time.monotonic()
+    self._last_line = -float('inf')
+    self._rate: float | None = None  # Steps per second of typical chunks.
+    self._is_first = True
+    self._width = 0
+
+  def update(self, done: int, note: str = '', **values: float) -> None:
+    """Shows the progress after a chunk of steps.
+
+    The time left is estimated from typical chunks only. The first is never
+    typical, since it is mostly compilation.
+
+    Args:
+      done: steps done.
+      note: why the chunk was not typical, e.g. `'filling the replay'`, which is
+        shown instead of an estimate; empty if it was.
+      **values: metrics to show, by name; NaN is left out.
+    """
+    now = time.monotonic()
+    rate = (done - self._done) / max(now - self._last_time, 1e-9)
+    if self._is_first:
+      note = note or 'compiled'
+    elif not note:
+      old = rate if self._rate is None else self._rate
+      self._rate = old + 0.2 * (rate - old)
+    self._is_first = False
+    self._done, self._last_time = done, now
+    is_terminal = self._stream.isatty()
+    is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
+    if self._enabled and (is_terminal or is_due or done >= self._total):
+      self._last_line = now
+      self._write(self._line(note, values), is_terminal)
+
+  def close(self) -> None:
+    """Ends the line of a terminal."""
+    if self._enabled and self._width:
+      self._stream.write('\n')
+      self._stream.flush()
+      self._width = 0
+
+  def _line(self, note: str, values: dict[str, float]) -> str:
+    share = min(1.0, self._done / max(self._total, 1))
+    bar = '█' * int(_WIDTH * share) + '·' * (_WIDTH - int(_WIDTH * share))
+    parts = [f'{bar} {self._done}/{self._total}']
+    parts += [f'{k} {x:.3g}' for k, x in values.items() if not math.isnan(x)]
+    if self._rate is not None:
+      left = (self._total - self._done) / max(self._rate, 1e-9)
+      parts.append(f'{self._rate:.3g} {self._unit}/s')
+      if not note:
+        parts.append(f'{format_seconds(left)} left')
+    if note:
+      parts.append(note)
+    return '  '.join(parts)
+
+  def _write(self, line: str, is_terminal: bool) -> None:
+    if is_terminal:
+      self._stream.write('\r' + line.ljust(self._width))
+      self._width = len(line)
+    else:
+      self._stream.write(line + '\n')
+    self._stream.flush()
+
+
+def format_seconds(seconds: float) -> str:
+  """Formats seconds, e.g. as `'4 s'`, `'3:05'` or `'1:00:00'`."""
+  seconds = round(seconds)
+  if seconds < 60:
+    return f'{seconds} s'
+  minutes, seconds = divmod(seconds, 60)
+  hours, minutes = divmod(minutes, 60)
+  if hours:
+    return f'{hours}:{minutes:02}:{seconds:02}'
+  return f'{minutes}:{seconds:02}'

@@ -1,0 +1,146 @@
+"""A run: a trainable with its state, its rows and its folder."""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from typing import Any
+
+import disco_rl
+from disco_rl.runs import loop
+from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
+from disco_rl.runs import progress
+from disco_rl.runs import run_folder
+from disco_rl.runs import sinks
+
+
+@dataclasses.dataclass
+class Run:
+  """A run that is ready to be executed.
+
+  Attributes:
+    trainable: the trainable.
+    state: its state before the run.
+    total: steps in all.
+    settings: all settings, a ConfigDict.
+    rows: rows of metrics so far, to which the run appends.
+    folder: folder for the results; None to write nothing.
+    bar: the progress bar.
+    describe: summarises rows for the bar, see `sinks.Progress`.
+    hooks: the hooks, see `loop.run`.
+  """
+
+  trainable: loop.Trainable
+  state: Any
+  total: int
+  settings: Any
+  rows: list[metrics.Row]
+  folder: run_folder.RunFolder | None
+  bar: progress.Progress
+  describe: Callable[[list[metrics.Row]], tuple[str, Mapping[str, float]]]
+  hooks: Sequence[loop.Hook] = ()
+
+  def execute(
+    self, should_stop: Callable[[], bool] = lambda: False
+  ) -> loop.Outcome:
+    """Runs to the end, or until `should_stop`.
+
+    Args:
+      should_stop: whether to stop, see `loop.run`.
+
+    Returns:
+      The outcome; the state of this object is donated.
+    """
+    all_sinks: list[loop.Sink] = [sinks.Rows(self.rows)]
+    if self.folder is not None:
+      all_sinks.append(sinks.Csv(self.folder.metrics_path))
+    all_sinks.append(sinks.Progress(self.bar, self.describe))
+    state, self.state = self.state, None
+    return loop.run(
+      self.trainable,
+      state,
+      self.total,
+      sinks=all_sinks,
+      hooks=self.hooks,
+      should_stop=should_stop,
+    )
+
+  def close(self) -> None:
+    """Frees the environments and unlocks the folder."""
+    self.trainable.close()
+    if self.folder is not None:
+      self.folder.close()
+
+  def __enter__(self) -> 'Run':
+    return self
+
+  def __exit__(self, *exception: object) -> None:
+    self.close()
+
+
+def describe_config(
+  command: str,
+  request: Mapping[str, Any],
+  settings: Any,
+  origins: Mapping[str, str],
+  **more: Any,
+) -> dict[str, Any]:
+  """Makes the contents of a run's `config.json`.
+
+  Args:
+    command: the command that makes such runs.
+    request: the request.
+    settings: all settings, resolved from the request.
+    origins: path of a setting to the origin of its value, without defaults.
+    **more: further entries.
+
+  Returns:
+    A tree of JSON types.
+  """
+  return dict(
+    format=run_folder.FORMAT,
+    command=command,
+    version=disco_rl.__version__,
+    **more,
+    request=plain_settings.to_plain(dict(request)),
+    settings=plain_settings.to_plain(settings),
+    origins=dict(origins),
+  )
+
+
+def check_same_settings(
+  recorded: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+  """Raises a `ValueError` if a run would be resumed with other settings.
+
+  Args:
+    recorded: the settings in its `config.json`.
+    now: the settings that are resolved from its request now.
+  """
+  before, after = _flatten(recorded), _flatten(now)
+  updates = 'agent.optimizer.total_updates'
+  if before.get(updates) != after.get(updates):
+    raise ValueError(
+      'the learning rate of this run ends with its steps, so that it cannot be '
+      f'resumed for more; to make that possible, set {updates} when a run '
+      'begins'
+    )
+  changed = [
+    f'{name} was {before.get(name)!r}, is {after.get(name)!r}'
+    for name in sorted(before.keys() | after.keys())
+    if before.get(name) != after.get(name) and name != 'steps'
+  ]
+  if changed:
+    raise ValueError(
+      'the run was made with other settings, by another version or an edited '
+      f'config.json: {"; ".join(changed[:5])}'
+    )
+
+
+def _flatten(tree: Any, path: str = '') -> dict[str, Any]:
+  """Returns path to value, for all settings of a tree."""
+  if not isinstance(tree, Mapping):
+    return {path: tree}
+  flat: dict[str, Any] = {}
+  for name, inner in tree.items():
+    flat |= _flatten(inner, f'{path}.{name}' if path else name)
+  return flat

@@ -1,0 +1,268 @@
+"""The folder of a run: its settings, its metrics, its state.
+
+  config.json    the request, and all settings that are resolved from it
+  metrics.csv    the table of metrics, see `metrics.py`
+  state.npz      the last checkpoint, see `checkpoint.py`
+  rule.npz       η, if the rule has parameters
+  curve.png      the learning curve
+  params_*.npz   the final parameters of the agents, one file per seed
+
+Runs of meta-training have other pictures, evaluations of the rule in training
+(evaluations_*.csv, baseline_*.csv) and the best rule so far (best_rule.npz).
+
+Files are replaced atomically or grow by whole rows, so that a process may be
+killed at any time. Only one process at a time can write to a folder.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import pathlib
+from typing import Any
+
+from disco_rl.runs import files
+from disco_rl.runs import metrics
+
+# Version of `config.json` and of the files of a run; others cannot be opened.
+FORMAT = 2
+
+RULE_FILE = 'rule.npz'
+BEST_RULE_FILE = 'best_rule.npz'
+
+# All files that a run may write; the state is removed last.
+_FILES = (
+  'metrics.csv',
+  'evaluations_*.csv',
+  'baseline_*.csv',
+  'curve.png',
+  'evaluations.png',
+  'returns.png',
+  'rewards.png',
+  'training.png',
+  'params_*.npz',
+  BEST_RULE_FILE,
+  RULE_FILE,
+  'config.json',
+  'state.npz',
+)
+
+
+class RunFolderError(ValueError):
+  """Raised for folders without a run, or with one that cannot be used."""
+
+
+class RunFolder:
+  """The folder of a run; a context manager.
+
+  Attributes:
+    path: path of the folder.
+    config: contents of `config.json`.
+  """
+
+  def __init__(self, path: pathlib.Path, config: dict[str, Any], lock: Any):
+    """Initialises the folder; see `create`, `reopen` and `view`."""
+    self.path = path
+    self.config = config
+    self._lock = lock
+
+  @classmethod
+  def create(
+    cls,
+    path: str | os.PathLike[str],
+    config: dict[str, Any],
+    overwrite: bool = False,
+  ) -> 'RunFolder':
+    """Makes the folder of a new run.
+
+    Args:
+      path: path of the folder, made if it does not exist.
+      config: contents of `config.json`, of JSON types.
+      overwrite: whether to remove a run that the folder already holds.
+
+    Returns:
+      The folder.
+    """
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_dir():
+      raise RunFolderError(f'{path} is a file, not a folder')
+    if not overwrite:
+      check_free(path)
+    path.mkdir(parents=True, exist_ok=True)
+    folder = cls(path, config, _lock(path))
+    folder._remove_run()
+    folder.write_config(config)
+    return folder
+
+  @classmethod
+  def reopen(cls, path: str | os.PathLike[str]) -> 'RunFolder':
+    """Opens the folder of a run for writing, to resume it.
+
+    Args:
+      path: path of the folder.
+
+    Returns:
+      The folder.
+    """
+    path = pathlib.Path(path)
+    config = read_config(path)
+    folder = cls(path, config, _lock(path))
+    files.remove_parts(path)  # Of a process that was killed while writing.
+    return folder
+
+  @classmethod
+  def view(cls, path: str | os.PathLike[str]) -> 'RunFolder':
+    """Opens the folder of a run for reading only.
+
+    Args:
+      path: path of the folder. Another process may write to it.
+
+    Returns:
+      The folder, to which nothing must be written.
+    """
+    return cls(pathlib.Path(path), read_config(path), None)
+
+  def __enter__(self) -> 'RunFolder':
+    return self
+
+  def __exit__(self, *exception: object) -> None:
+    self.close()
+
+  def close(self) -> None:
+    """Unlocks the folder for other processes."""
+    if self._lock is not None:
+      self._lock.close()
+
+  @property
+  def metrics_path(self) -> pathlib.Path:
+    """The path of the table of metrics."""
+    return self.path / 'metrics.csv'
+
+  @property
+  def state_path(self) -> pathlib.Path:
+    """The path of the checkpoint."""
+    return self.path / 'state.npz'
+
+  @property
+  def rule_path(self) -> pathlib.Path:
+    """The path of the rule."""
+    return self.path / RULE_FILE
+
+  @property
+  def best_rule_path(self) -> pathlib.Path:
+    """The path of the rule with the best evaluation."""
+    return self.path / BEST_RULE_FILE
+
+  @property
+  def curve_path(self) -> pathlib.Path:
+    """The path of the learning curve."""
+    return self.path / 'curve.png'
+
+  def params_path(self, seed: int) -> pathlib.Path:
+    """Returns the path of the final parameters of one agent."""
+    return self.path / f'params_{seed}.npz'
+
+  def write_config(self, config: dict[str, Any]) -> None:
+    """Replaces `config.json`."""
+    self.config = config
+    text = json.dumps(config, indent=2) + '\n'
+    with files.atomic_writer(self.path / 'config.json') as file:
+      file.write(text.encode())
+
+  def cut_metrics(self, last_iteration: int) -> list[metrics.Row]:
+    """Removes the rows after a checkpoint, which will be computed again.
+
+    Args:
+      last_iteration: iteration of the checkpoint.
+
+    Returns:
+      The remaining rows.
+    """
+    return self.cut_table(self.metrics_path, last_iteration)
+
+  def cut_table(
+    self, path: pathlib.Path, last_iteration: int
+  ) -> list[metrics.Row]:
+    """Does the same as `cut_metrics` for another table of this run."""
+    rows = metrics.read_csv(path)
+    kept = [row for row in rows if row['iteration'] <= last_iteration]
+    if path.exists():
+      with files.atomic_writer(path) as file:
+        file.write(metrics.to_csv(kept).encode())
+    return kept
+
+  def _remove_run(self) -> None:
+    """Removes the files of a run, and no others; the state last."""
+    for pattern in _FILES:
+      for path in self.path.glob(pattern):
+        path.unlink(missing_ok=True)
+
+
+def as_file_name(name: str) -> str:
+  """Converts a name, e.g. of an environment, to a valid file name."""
+  return name.replace(':', '_').replace('/', '_')
+
+
+def holds_run(path: str | os.PathLike[str]) -> bool:
+  """Returns whether a folder holds a run."""
+  return (pathlib.Path(path) / 'config.json').exists()
+
+
+def check_free(path: str | os.PathLike[str]) -> None:
+  """Raises a `RunFolderError` if a folder already holds a run."""
+  if holds_run(path):
+    raise RunFolderError(
+      f'{path} already holds a run. Resume it (--resume {path}), choose '
+      'another folder (--out), or say --overwrite to lose it'
+    )
+
+
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+  """Reads the config of the run in a folder.
+
+  Args:
+    path: path of the folder.
+
+  Returns:
+    The contents of `config.json`.
+  """
+  path = pathlib.Path(path)
+  if not holds_run(path):
+    raise RunFolderError(f'{path} holds no run: there is no config.json in it')
+  try:
+    config = json.loads((path / 'config.json').read_text(encoding='utf-8'))
+  except (OSError, ValueError) as error:
+    raise RunFolderError(f'cannot read {path}/config.json: {error}') from None
+  if not isinstance(config, dict):
+    raise RunFolderError(f'{path}/config.json is not the config of a run')
+  if config.get('format') != FORMAT:
+    raise RunFolderError(
+      f'{path} was made by another version of disco_rl: its config.json has '
+      f'the format {config.get("format", 1)}, and this version reads '
+      f'{FORMAT}. Its rule files can still be loaded by their paths'
+    )
+  return config
+
+
+def first_free(path: str | os.PathLike[str]) -> pathlib.Path:
+  """Returns the path, with a number appended if it exists already."""
+  path = pathlib.Path(path)
+  free, number = path, 1
+  while free.exists():
+    number += 1
+    free = path.with_name(f'{path.name}-{number}')
+  return free
+
+
+def _lock(path: pathlib.Path) -> Any:
+  """Locks a folder until the result is closed, or this process ends."""
+  file = (path / '.lock').open('wb')
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except OSError:
+    with contextlib.suppress(OSError):
+      file.close()
+    raise RunFolderError(
+      f'{path} is being written to by another process'
+    ) from None
+  return file

@@ -1,0 +1,455 @@
+"""`disco-rl eval`: what it writes, how it resumes, what it refuses."""
+
+import json
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+import disco_rl
+from disco_rl.cli import main
+from disco_rl.config import batching as batching_lib
+from disco_rl.config import resolve
+from disco_rl.environments import registry
+from disco_rl.rule_zoo import file_format
+from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.rule_zoo import store
+from disco_rl.runs import files
+from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
+from tests.support import runs
+from tests.support import small
+
+TINY = [
+  *('--set=agent.net_settings.net_args.dense=(9, 8)', '--set=env.rows=5'),
+  *('--set=env.columns=4', '--set=batching.batch_size=8'),
+  *('--set=batching.rollout_length=6', '--set=batching.num_envs=2'),
+  *('--set=batching.replay_capacity=16', '--set=chunk_size=4'),
+  *('--set=checkpoint_every=4', '--devices=1'),
+]
+
+
+def _eval(*arguments, rule='actor_critic'):
+  return main.main(['eval', '--rule', rule, '--quiet', *TINY, *arguments])
+
+
+@pytest.fixture(scope='module')
+def whole_run(tmp_path_factory):
+  """24 iterations of two seeds without a break."""
+  out = tmp_path_factory.mktemp('runs') / 'whole'
+  assert _eval('--steps=24', '--num-seeds=2', f'--out={out}') == 0
+  return out
+
+
+def test_a_run_leaves_all_its_files(whole_run, capsys):
+  names = {path.name for path in whole_run.iterdir()} - {'.lock'}
+  assert names == {
+    'config.json',
+    'curve.png',
+    'metrics.csv',
+    'params_0.npz',
+    'params_1.npz',
+    'state.npz',
+  }
+  config = json.loads((whole_run / 'config.json').read_text())
+  assert config['rule'] == 'actor_critic' and config['request']['steps'] == 24
+  assert config['settings']['agent']['net_settings']['net_args']['dense'] == [
+    9,
+    8,
+  ]
+  rows = metrics.read_csv(whole_run / 'metrics.csv')
+  assert [(row['iteration'], row['seed']) for row in rows[-3:]] == [
+    (20, 1),
+    (24, 0),
+    (24, 1),
+  ]
+  assert rows[-1]['env_steps'] == 24 * 2 * 6
+  assert np.isfinite(rows[-1]['total_loss'])
+
+
+def test_the_command_is_the_library_function(whole_run):
+  config = json.loads((whole_run / 'config.json').read_text())
+  settings = resolve.agent_settings(rule_lib.load_rule('actor_critic'))
+  settings.net_settings.net_args.dense = (9, 8)
+  result = disco_rl.evaluate(
+    'catch',
+    agent_settings=settings,
+    seeds=(0, 1),
+    num_iterations=24,
+    batching=batching_lib.Batching(**config['settings']['batching']),
+    env_settings=dict(rows=5, columns=4),
+    devices=jax.devices()[:1],
+    chunk_size=4,
+  )
+  assert metrics.to_csv(result.rows) == (whole_run / 'metrics.csv').read_text()
+
+
+def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
+  out = tmp_path / 'x'
+  assert _eval('--steps=10', '--num-seeds=2', f'--out={out}') == 0
+  # A row written after the checkpoint, and half of another.
+  with (out / 'metrics.csv').open('a') as file:
+    file.write((out / 'metrics.csv').read_text().splitlines()[-1] + '\n12,')
+  assert main.main(['eval', '--resume', str(out), '--steps=24', '--quiet']) == 0
+  assert 'Resuming from iteration 10: ' in capsys.readouterr().out
+  rows = metrics.read_csv(out / 'metrics.csv')
+  # Chunks end at 10 and 12 here: everything but that row is the same.
+  whole = metrics.read_csv(whole_run / 'metrics.csv')
+  assert rows[-6:] == whole[-6:]
+  np.testing.assert_equal(
+    files.read_npz(out / 'params_1.npz'),
+    files.read_npz(whole_run / 'params_1.npz'),
+  )
+
+
+def test_kill_and_resume_is_the_same_run(tmp_path):
+  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
+  long = ['--rule=actor_critic', '--steps=1200', *TINY]
+  long += ['--set=checkpoint_every=40']
+  assert main.main(['eval', *long, '--quiet', f'--out={whole}']) == 0
+  process = runs.start('eval', *long, f'--out={killed}')
+  runs.wait_for_rows(killed, 20, process)
+  process.kill()
+  process.communicate()
+  assert not (killed / 'params_0.npz').exists()
+  metrics.read_csv(killed / 'metrics.csv')
+
+  process = runs.start('eval', '--resume', str(killed))
+  runs.wait_for_rows(killed, 100, process)
+  process.send_signal(signal.SIGINT)
+  out, error = process.communicate()
+  assert process.returncode == 130, error
+  assert 'Stopping after the work in hand' in error and (
+    f'Saved. Resume with: disco-rl eval --resume {killed}' in out
+  )
+
+  assert main.main(['eval', '--resume', str(killed), '--quiet']) == 0
+  runs.check_same_files(killed, whole)
+
+
+@pytest.mark.slow
+def test_a_seed_among_others_is_that_seed_alone_bit_exact(
+  tmp_path, monkeypatch
+):
+  """With a discovered rule that holds in programs optimised as for a user."""
+  monkeypatch.setenv('XLA_FLAGS', '')
+  params = []
+  for seeds in (('--seed=1',), ('--seed=0', '--num-seeds=3')):
+    out = tmp_path / str(len(seeds))
+    arguments = ('--rule=catch_small', '--steps=8', f'--out={out}', *seeds)
+    process = runs.start('eval', *TINY, *arguments)
+    _, error = process.communicate()
+    assert process.returncode == 0, error
+    params.append(files.read_npz(out / 'params_1.npz'))
+  np.testing.assert_equal(*params)
+
+
+def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
+  env = '--env=gym:tests.support.scripted:ScriptedGym'
+  trouble = '--set=env.kwargs={"die_at": 70}'
+  sizes = [size for size in TINY if 'env.' not in size]
+  out = f'--out={tmp_path / "x"}'
+  arguments = ['--rule=actor_critic', '--quiet', *sizes, env, out, trouble]
+  arguments += ['--set=env.num_workers=2', '--steps=40']
+  assert main.main(['eval', *arguments]) == 1
+  error = capsys.readouterr().err
+  assert 'exit code 3' in error and '--resume' in error
+  rows = metrics.read_csv(tmp_path / 'x' / 'metrics.csv')
+  assert 0 < len(rows) and rows[-1]['iteration'] < 40
+  # New workers, whose clocks begin at 0.
+  resume = ['eval', '--resume', str(tmp_path / 'x'), '--quiet', '--steps=14']
+  assert main.main(resume) == 0
+
+
+def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+    resolve, 'agent_settings', lambda rule, *_: small.settings(rule.kind)
+  )
+  rule = small.make_agent('disco').update_rule
+  eta, _ = rule.init_params(jax.random.PRNGKey(1))
+  file_format.save(tmp_path / 'mine.npz', eta, {})
+  arguments = ('--env=catch_numpy', '--steps=6', f'--out={tmp_path / "a"}')
+  assert _eval(*arguments, rule=str(tmp_path / 'mine.npz')) == 0
+  # A folder with a rule in it is a rule too.
+  arguments = ('--steps=6', f'--out={tmp_path / "b"}')
+  assert _eval(*arguments, rule=str(tmp_path / 'a')) == 0
+  config = json.loads((tmp_path / 'b' / 'config.json').read_text())
+  assert config['rule'] == 'a'
+
+
+def test_a_rule_brings_the_settings_it_was_trained_with(tmp_path, capsys):
+  """Those of the small rule, though the command's defaults are others."""
+  trained_with = plain_settings.to_plain(small.settings('disco'))
+  rule = small.make_agent('disco').update_rule
+  eta, _ = jax.jit(rule.init_params)(jax.random.PRNGKey(1))
+  path = tmp_path / 'mine.npz'
+  metadata = dict(config=dict(settings=dict(agent=trained_with)))
+  file_format.save(path, eta, metadata)
+  assert main.main(['eval', '--rule', str(path), '--dry-run', *TINY]) == 0
+  agent = json.loads(capsys.readouterr().out)['settings']['agent']
+  assert agent['update_rule'] == trained_with['update_rule']
+  assert agent['net_settings']['net_args']['dense'] == [9, 8]
+  file_format.save(path, eta, {})
+  assert main.main(['eval', '--rule', str(path), '--dry-run', *TINY]) == 2
+  assert 'do not fit the meta-network' in capsys.readouterr().err
+
+
+def test_the_default_rule_is_the_shipped_one(
+  monkeypatch, capsys, no_rule_folders
+):
+  """Whether or not another could be downloaded."""
+
+  def no_network(info, folder):
+    raise AssertionError(f'{info.name} is downloaded to {folder}')
+
+  monkeypatch.setattr(store, 'download', no_network)
+  assert main.main(['eval', '--dry-run']) == 0
+  config = json.loads(capsys.readouterr().out)
+  assert config['rule'] == 'catch_small' and config['update_rule'] == 'disco'
+
+
+def test_a_learner_that_diverges_is_stopped_with_its_last_finite_state(
+  tmp_path, capsys
+):
+  out = tmp_path / 'x'
+  huge = ('--set=agent.learning_rate=1e38', '--set=agent.max_abs_update=1e38')
+  assert _eval('--steps=40', f'--out={out}', *huge) == 1
+  message = capsys.readouterr().err
+  assert 'iteration 4, seed 0: ' in message and 'is not finite' in message
+  assert f'The last finite state is in {out}' in message
+  state = files.read_npz(out / 'state.npz')
+  assert all(np.isfinite(x).all() for x in state.values())
+  assert len(metrics.read_csv(out / 'metrics.csv')) == 1
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (['--rule=disco_104'], r"unknown rule 'disco_104' \(did you mean disco_1"),
+    (['--rule=none.npz'], 'none.npz'),
+    (['--rule=actor_critic', '--env=cath'], r'did you mean catch\?'),
+    (['--rule=actor_critic', '--set=agent.lr=1'], "setting 'lr' of agent"),
+    (
+      ['--rule=actor_critic', '--set=env.rows=x'],
+      'env.rows must be a whole number',
+    ),
+    (['--rule=actor_critic', '--set=env.rows=1'], 'at least 2 rows'),
+    (['--rule=actor_critic', '--set=agent=1'], 'agent is a group of settings'),
+    (
+      ['--rule=actor_critic', '--steps=0'],
+      'steps must be a whole number of at least 1, got 0',
+    ),
+    (
+      ['--rule=actor_critic', '--devices=99'],
+      'devices must be between 1 and 8, got 99',
+    ),
+    (
+      ['--rule=actor_critic', '--devices=8'],
+      'cannot be sharded over 8 devices',
+    ),
+    (
+      ['--rule=actor_critic', '--seed=-1'],
+      'seed must be a whole number between 0 and',
+    ),
+    (
+      ['--rule=actor_critic', '--set=batching.replay_capacity=8'],
+      'min_replay_size',
+    ),
+    (['--rule=actor_critic', '--env=gym:Pendulum-v1'], 'only discrete actions'),
+    (
+      ['--rule=actor_critic', '--env=gym:Pendulum-v1']
+      + ['--set=env.num_workers=1'],
+      'only discrete actions',
+    ),
+    (
+      ['--rule=actor_critic', '--set=batching.min_replay_size=half'],
+      'batching.min_replay_size must be a whole number of at least 1, or none',
+    ),
+    (
+      ['--rule=actor_critic', '--env=gym:CartPole-v1']
+      + ["--set=env.kwargs={'a': 1}"],
+      'cannot make gym:CartPole-v1',
+    ),
+    (['--resume=nowhere', '--seed=0'], '--seed cannot be changed'),
+    (['--rule=actor_critic', '--preset=atary'], r'did you mean atari\?'),
+    (['--rule=actor_critic', '--net=convv'], r'did you mean conv\?'),
+    (['--rule=actor_critic', '--core=lstn'], r'did you mean lstm\?'),
+    (['--rule=actor_critic', '--use=no.such'], 'cannot import no.such'),
+    (
+      ['--rule=actor_critic', '--env=gym:CartPole-v1', '--set=env.kwargs=3'],
+      'env.kwargs must be a group of settings like',
+    ),
+    (['--resume=nowhere'], 'nowhere holds no run'),
+    (['--resume=nowhere', '--seed=3'], '--seed cannot be changed'),
+  ],
+)
+def test_mistakes_are_told_before_anything_is_written(
+  arguments, message, tmp_path, monkeypatch, capsys, no_rule_folders
+):
+  monkeypatch.chdir(tmp_path)
+  assert main.main(['eval', '--quiet', *arguments]) == 2
+  assert list(tmp_path.iterdir()) == []
+  error = capsys.readouterr().err
+  assert error.startswith('disco-rl eval: error: ')
+  with pytest.raises(ValueError, match=message):
+    raise ValueError(error)
+
+
+SMALL_SIZES = [
+  argument
+  for argument in TINY
+  if 'env.' not in argument and 'num_envs' not in argument
+]
+
+MODULE = """
+from disco_rl.environments import catch, registry
+registry.register_environment(
+  'narrow', lambda b, s: catch.CatchEnvironment(b, s), catch.get_config
+)
+"""
+
+
+def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
+  """One of Gymnasium with a memory, one's own with a preset; resumed."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'my_module.py').write_text(MODULE)
+  # A registration in this process must not outlive the test.
+  monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
+  cases = {
+    'gym_CartPole-v1-actor_critic': [
+      '--env=gym:CartPole-v1',
+      "--set=env.kwargs={'max_episode_steps': 9}",
+      '--core=lstm',
+      '--set=overlap_acting=true',
+      '--set=batching.num_envs=2',
+    ],
+    'narrow-actor_critic': [
+      '--env=narrow',
+      '--use=my_module',
+      '--preset=sokoban',
+      '--set=batching.num_envs=4',
+    ],
+  }
+  for name, arguments in cases.items():
+    command = ['eval', '--rule=actor_critic', '--quiet', *SMALL_SIZES]
+    assert main.main([*command, '--steps=8', *arguments]) == 0
+    out = tmp_path / 'runs' / name
+    config = json.loads((out / 'config.json').read_text())['settings']
+    assert config['batching']['batch_size'] == 8
+    if name.startswith('gym'):
+      rows = metrics.read_csv(out / 'metrics.csv')
+      assert rows[-1]['average_return'] <= 9
+      assert config['agent']['net_settings']['net_args']['core'] == 'lstm'
+      resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
+      assert main.main(resume) == 0
+    else:
+      optimizer = config['agent']['optimizer']
+      assert optimizer['schedule'] == 'cosine'
+      assert optimizer['total_updates'] == 7  # One is needed to fill replay.
+      # A cosine that ended would have to rise again.
+      resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
+      assert main.main(resume) == 2
+      assert 'ends with its steps' in capsys.readouterr().err
+
+
+def test_a_run_is_not_overwritten_unless_told_to(whole_run, tmp_path, capsys):
+  before = {p: p.read_bytes() for p in whole_run.iterdir()}
+  assert _eval('--steps=24', f'--out={whole_run}') == 2
+  assert 'already holds a run' in capsys.readouterr().err
+  assert before == {p: p.read_bytes() for p in whole_run.iterdir()}
+  out = tmp_path / 'x'
+  assert _eval('--steps=4', f'--out={out}') == 0
+  before = {p: p.read_bytes() for p in out.iterdir()}
+  too_large = '--set=batching.replay_capacity=8000000000'
+  assert _eval(f'--out={out}', '--overwrite', too_large) == 2
+  assert 'the replay needs' in capsys.readouterr().err
+  assert before == {p: p.read_bytes() for p in out.iterdir()}
+  assert _eval('--steps=8', f'--out={out}', '--overwrite') == 0
+  assert metrics.read_csv(out / 'metrics.csv')[-1]['iteration'] == 8
+
+
+def test_damaged_and_foreign_checkpoints_are_refused(
+  whole_run, tmp_path, capsys
+):
+  out = tmp_path / 'x'
+  assert _eval('--steps=4', f'--out={out}') == 0
+  state = (out / 'state.npz').read_bytes()
+  (out / 'state.npz').write_bytes(state[:-50])
+  resume = ['eval', '--resume', str(out), '--steps=8', '--quiet']
+  assert main.main(resume) == 2
+  assert 'cannot read the checkpoint' in capsys.readouterr().err
+  (out / 'state.npz').write_bytes((whole_run / 'state.npz').read_bytes())
+  assert main.main(resume) == 2
+  assert 'Was it made with other settings?' in capsys.readouterr().err
+  (out / 'state.npz').write_bytes(state)
+  config = (out / 'config.json').read_text()
+  (out / 'config.json').write_text(
+    config.replace('"learning_rate": 0.01', '"learning_rate": 0.02')
+  )
+  assert main.main(resume) == 2
+  assert 'agent.learning_rate was 0.02' in capsys.readouterr().err
+  (out / 'config.json').write_text(config)
+  assert main.main(resume) == 0
+
+
+def test_runs_of_another_format_are_refused(tmp_path, capsys):
+  out = tmp_path / 'x'
+  assert _eval('--steps=4', f'--out={out}') == 0
+  resume = ['eval', '--resume', str(out), '--steps=8', '--quiet']
+  state = files.read_npz(out / 'state.npz')
+  np.savez(out / 'state.npz', **{**state, '__format__': np.int32(1)})
+  assert main.main(resume) == 2
+  assert (
+    f'the checkpoint {out / "state.npz"} was made by another version of '
+    'disco_rl: it has the format 1, and this version reads 2'
+  ) in capsys.readouterr().err
+  np.savez(out / 'state.npz', **state)
+  config = json.loads((out / 'config.json').read_text())
+  (out / 'config.json').write_text(json.dumps({**config, 'format': 1}))
+  assert main.main(resume) == 2
+  assert (
+    f'{out} was made by another version of disco_rl: its config.json has the '
+    'format 1, and this version reads 2'
+  ) in capsys.readouterr().err
+  (out / 'config.json').write_text(json.dumps(config))
+  assert main.main(resume) == 0
+
+
+def test_dry_run_shows_the_settings_and_writes_nothing(
+  tmp_path, monkeypatch, capsys
+):
+  monkeypatch.chdir(tmp_path)
+  assert _eval('--dry-run') == 0
+  shown = json.loads(capsys.readouterr().out)
+  assert shown['format'] == 2
+  assert shown['settings']['env'] == dict(rows=5, columns=4)
+  assert shown['origins']['env.rows'] == '--set'
+  assert 'agent.learning_rate' not in shown['origins']  # A default.
+  assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_shows_where_each_setting_came_from(tmp_path, capsys):
+  """From the preset, from the rule, from the user."""
+  eta, _ = small.make_agent('disco').update_rule.init_params(
+    jax.random.PRNGKey(1)
+  )
+  path = tmp_path / 'mine.npz'
+  rule_lib.save_rule(path, eta, settings=small.settings('disco'))
+  arguments = [f'--rule={path}', '--preset=atari', '--steps=1000', '--net=mlp']
+  arguments += ['--set=batching.batch_size=8', '--set=env.rows=5']
+  arguments += ['--set=batching.replay_capacity=64']
+  arguments += ['--set=agent.optimizer.warmup_updates=3']
+  assert main.main(['eval', '--dry-run', *arguments]) == 0
+  origins = json.loads(capsys.readouterr().out)['origins']
+  for setting, origin in {
+    'agent.learning_rate': 'preset atari',
+    'agent.update_rule.value_discount': 'preset atari',
+    'batching.num_envs': 'preset atari',
+    'batching.batch_size': '--set',
+    'agent.optimizer.warmup_updates': '--set',
+    'agent.optimizer.total_updates': '--steps',
+    'agent.update_rule.num_bins': 'rule mine',
+    'agent.update_rule.net.hidden_size': 'rule mine',
+  }.items():
+    assert origins[setting] == origin, setting

@@ -1,0 +1,131 @@
+"""The schema: what every setting may be, and what a refusal says."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from disco_rl.config import batching as batching_lib
+from disco_rl.config import meta_training as meta_lib
+from disco_rl.config import schema
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'message'),
+  [
+    (
+      'batching.batch_size',
+      0,
+      'batching.batch_size must be a whole number of at least 1, got 0',
+    ),
+    (
+      'agent.learning_rate',
+      '3e-4x',
+      "agent.learning_rate must be a number above 0, got '3e-4x'",
+    ),
+    (
+      'agent.value_fn.td_lambda',
+      1.5,
+      'agent.value_fn.td_lambda must be a number between 0 and 1, got 1.5',
+    ),
+    (
+      'agent.update_rule.moving_average_decay',
+      1,
+      'agent.update_rule.moving_average_decay must be a number of at least 0 '
+      'and below 1, got 1',
+    ),
+    (
+      'agent.optimizer.schedule',
+      'cosin',
+      "agent.optimizer.schedule must be one of constant, cosine, got 'cosin'",
+    ),
+    (
+      'net.catch.net_args.dense',
+      (9, 0),
+      'net.catch.net_args.dense must be a list of items, each a whole number '
+      'of at least 1, got (9, 0)',
+    ),
+    (
+      'lanes_at_once',
+      'half',
+      "lanes_at_once must be a whole number of at least 1, or none, got 'half'",
+    ),
+    (
+      'batching.fresh_in_batch',
+      'yes',
+      "batching.fresh_in_batch must be true or false, got 'yes'",
+    ),
+    ('steps', None, 'steps must be a whole number of at least 1, got None'),
+    ('steps', True, 'steps must be a whole number of at least 1, got True'),
+    (
+      'meta.max_grad_norm',
+      float('inf'),
+      'meta.max_grad_norm must be a number above 0, or none, got inf',
+    ),
+    (
+      'seed',
+      2**31,
+      'seed must be a whole number between 0 and 2147483647, got 2147483648',
+    ),
+  ],
+)
+def test_refusals_name_the_setting_and_what_it_may_be(path, value, message):
+  with pytest.raises(ValueError) as error:
+    schema.check(path, value, default=0)
+  assert str(error.value) == message
+
+
+def test_long_values_are_cut_in_refusals():
+  with pytest.raises(ValueError) as error:
+    schema.check('steps', 'x' * 1000)
+  assert len(str(error.value)) < 160 and str(error.value).endswith('...')
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'accepted'),
+  [
+    ('batching.batch_size', 1e3, 1000),
+    ('batching.batch_size', np.int64(8), 8),
+    ('agent.learning_rate', 1, 1.0),
+    ('net.catch.net_args.dense', [9, 8], (9, 8)),
+    ('meta.max_grad_norm', None, None),
+  ],
+)
+def test_values_become_what_the_setting_is(path, value, accepted):
+  checked = schema.check(path, value, default=0)
+  assert checked == accepted and type(checked) is type(accepted)
+
+
+def test_the_longest_path_decides():
+  """η's clip may be none, an agent's may not."""
+  assert schema.check('meta.max_abs_update', None) is None
+  with pytest.raises(ValueError, match=r'agent\.max_abs_update must be'):
+    schema.check('agent.max_abs_update', None)
+
+
+def test_settings_of_an_environment_keep_the_type_of_their_default():
+  """Whatever they are called: these are other people's names."""
+  assert schema.check('env.batch_size', -1, default=3) == -1
+  assert schema.check('eval.env.maze.seed', 'x', default='y') == 'x'
+  assert schema.check('env.limit', float('inf'), default=1.0) == float('inf')
+  assert schema.check('env.anything', 'x', default=None) == 'x'
+  assert schema.check('env.names', ['a'], default=('b', 'c')) == ('a',)
+  for value, default, wanted in [
+    ('x', 3, 'a whole number'),
+    ('x', 0.5, 'a number'),
+    (1, True, 'true or false'),
+    ((1, 'x'), (2, 3), 'a list of items, each a whole number'),
+  ]:
+    with pytest.raises(ValueError, match=f'env.x must be {wanted}, got'):
+      schema.check('env.x', value, default=default)
+
+
+@pytest.mark.parametrize(
+  ('config', 'group'),
+  [(batching_lib.Batching(), 'batching'), (meta_lib.Config(), 'meta')],
+)
+def test_every_size_of_a_run_has_an_entry(config, group):
+  free = ('batching', 'weights')  # Groups of their own.
+  for field in dataclasses.fields(config):
+    if field.name not in free:
+      assert schema.find(f'{group}.{field.name}') is not None, field.name

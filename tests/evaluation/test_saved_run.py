@@ -1,0 +1,79 @@
+"""A run can be opened again, and its agent plays."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import disco_rl
+from disco_rl.cli import main
+from disco_rl.runs import files
+from disco_rl.runs import run_folder
+
+SIZES = [
+  *('--set=env.rows=4', '--set=env.columns=3', '--devices=1', '--quiet'),
+  *('--set=batching.batch_size=8', '--set=batching.num_envs=8'),
+  *('--set=batching.rollout_length=8', '--set=agent.learning_rate=1e-2'),
+]
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+  """A folder in which an agent learned to catch on a narrow board."""
+  out = tmp_path_factory.mktemp('runs') / 'narrow'
+  command = ['eval', '--rule=actor_critic', '--steps=120', '--num-seeds=2']
+  assert main.main([*command, *SIZES, f'--out={out}']) == 0
+  return out
+
+
+def test_a_trained_agent_plays(trained):
+  run = disco_rl.load_run(trained)
+  assert sorted(run.params) == [0, 1]
+  assert run.settings.agent.learning_rate == 1e-2
+  assert run.settings.env.columns == 3 and len(run.rows) == 12
+  assert run.rule.name == 'actor_critic' and run.rule.eta is None
+  saved = files.read_npz(trained / 'params_1.npz')
+  del saved['__format__']
+  assert len(jax.tree.leaves(run.params[1])) == len(saved)
+  episodes = [run.play(1, episode_seed=i, greedy=True) for i in range(4)]
+  assert [len(episode.actions) for episode in episodes] == [3] * 4
+  assert episodes[0].observations.shape == (3, 4, 3, 1)
+  assert np.mean([episode.total_return for episode in episodes]) > 0
+  with pytest.raises(ValueError, match=r'has the seeds \[0, 1\], not 7'):
+    run.play(7)
+
+
+def test_a_run_that_was_stopped_is_opened_at_its_checkpoint(trained, tmp_path):
+  folder = shutil.copytree(trained, tmp_path / 'stopped')
+  for seed in (0, 1):
+    (folder / f'params_{seed}.npz').unlink()
+  run = disco_rl.load_run(folder)
+  jax.tree.map(
+    np.testing.assert_array_equal, run.params, disco_rl.load_run(trained).params
+  )
+  (folder / 'state.npz').unlink()
+  with pytest.raises(run_folder.RunFolderError, match='nor a checkpoint'):
+    disco_rl.load_run(folder)
+
+
+def test_what_is_no_run_of_agents_is_refused(tmp_path):
+  with pytest.raises(run_folder.RunFolderError, match='holds no run'):
+    disco_rl.load_run(tmp_path)
+  config = dict(command='meta-train', format=run_folder.FORMAT)
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  with pytest.raises(run_folder.RunFolderError, match=r'disco_rl\.load_rule'):
+    disco_rl.load_run(tmp_path)
+
+
+def test_compare_shows_one_average_for_the_same_rows(trained, tmp_path, capsys):
+  """Of a run that is not longer than 100 iterations, last and whole agree."""
+  folder = shutil.copytree(trained, tmp_path / 'short')
+  lines = (folder / 'metrics.csv').read_text().splitlines(keepends=True)
+  (folder / 'metrics.csv').write_text(''.join(lines[:9]))
+  out = tmp_path / 'x.png'
+  assert main.main(['compare', str(folder), f'--out={out}']) == 0
+  line = capsys.readouterr().out.splitlines()[2].split()
+  last, whole = ' '.join(line[5:]).split(' ± ')[0], line[-3]
+  assert last == whole, line

@@ -1,0 +1,36 @@
+"""The rule of the how-to, whose programs compile quickly."""
+
+import pathlib
+import re
+
+import pytest
+
+from disco_rl.update_rules import registry
+
+DOCUMENT = pathlib.Path(__file__).parents[2] / 'docs' / 'your_own_rule.md'
+
+
+def _run_blocks(is_wanted):
+  """What blocks of the how-to define, run in order; nothing outlives it."""
+  text = DOCUMENT.read_text(encoding='utf-8')
+  names = {}
+  with pytest.MonkeyPatch.context() as patch:
+    for table in ('UPDATE_RULES', 'SETTINGS_FNS'):
+      patch.setattr(registry, table, dict(getattr(registry, table)))
+    for block in re.findall(r'```python\n(.*?)```', text, flags=re.DOTALL):
+      if is_wanted(block):
+        exec(compile(block, DOCUMENT.name, 'exec'), names)
+    yield names
+
+
+@pytest.fixture(scope='module')
+def documented():
+  """What the how-to defines and computes."""
+  yield from _run_blocks(lambda block: True)
+
+
+@pytest.fixture(scope='module')
+def own_rule():
+  """What the how-to defines, without the blocks that train."""
+  trains = ('meta_train(', 'loop.run(')
+  yield from _run_blocks(lambda block: not any(x in block for x in trains))

@@ -1,0 +1,192 @@
+"""Rules are evaluated while they are trained, and the best is kept."""
+
+from types import SimpleNamespace
+
+from ml_collections import config_dict
+import numpy as np
+import pytest
+
+from disco_rl.config import agents
+from disco_rl.config import resolve
+from disco_rl.meta_training import rule_evaluation
+from disco_rl.runs import hooks
+from disco_rl.runs import loop
+from disco_rl.runs import metrics
+from disco_rl.runs import run_folder
+
+NAN = float('nan')
+
+
+def _write(path, returns):
+  metrics.append_csv(
+    path,
+    [dict(iteration=i, seed=0, final_return=x) for i, x in returns.items()],
+  )
+
+
+class FakeEvaluation:
+  """Fresh agents reach what η says, those of the baseline 1."""
+
+  def __init__(self):
+    self.calls = []
+    self.is_closed = False
+
+  def __call__(self, eta, env):
+    self.calls.append((float(eta), env))
+    return [dict(seed=k, final_return=float(eta)) for k in (0, 1)]
+
+  def baseline(self, env):
+    self.calls.append(('baseline', env))
+    return [dict(seed=k, final_return=1.0) for k in (0, 1)]
+
+  def close(self):
+    self.is_closed = True
+
+
+class Schedule:
+  """A trainable whose η is a given number after every meta-update."""
+
+  def __init__(self, values):
+    self._values = values
+
+  def state(self, done):
+    return SimpleNamespace(step=done, eta=self._values[done])
+
+  def done(self, state):
+    return state.step
+
+  def advance(self, state, total):
+    del total
+    return self.state(state.step + 1), []
+
+
+def _run(folder, evaluation, values, first=0):
+  """Trains to the last value; returns what was saved as the best rule."""
+  saved = []
+
+  def save_rule(path, eta, **facts):
+    assert path == folder / run_folder.BEST_RULE_FILE
+    saved.append((eta, facts['step'], facts['score']))
+
+  settings = config_dict.ConfigDict(
+    dict(eval=dict(every=2, env=None, baseline='x'), env=dict(a={}))
+  )
+  hook = rule_evaluation.Hook(
+    evaluation, settings, folder, save_rule, before_print=lambda: None
+  )
+  assert isinstance(hook, hooks.Periodic)
+  trainable = Schedule(values)
+  total = len(values) - 1
+  loop.run(trainable, trainable.state(first), total, hooks=[hook])
+  return saved
+
+
+def test_the_best_rule_is_kept(tmp_path, capsys):
+  evaluation = FakeEvaluation()
+  values = [-1.0, 0.0, 0.5, 0.9, 0.8, 0.9, 0.2, 0.9]
+  saved = _run(tmp_path, evaluation, values)
+  # Before the first and after every second meta-update; not at the end.
+  assert evaluation.calls == [
+    ('baseline', 'a'),
+    (-1.0, 'a'),
+    (0.5, 'a'),
+    (0.8, 'a'),
+    (0.2, 'a'),
+  ]
+  assert evaluation.is_closed
+  # 0 is the initial rule, 1 the baseline.
+  assert saved == [
+    (-1.0, 0, 0.0),
+    (0.5, 2, pytest.approx(0.75)),
+    (0.8, 4, pytest.approx(0.9)),
+  ]
+  rows, baseline = rule_evaluation.read(tmp_path, 'a')
+  assert baseline == 1.0
+  assert [(row['iteration'], row['seed']) for row in rows] == [
+    (done, seed) for done in (0, 2, 4, 6) for seed in (0, 1)
+  ]
+  assert (tmp_path / 'evaluations.png').exists()
+  shown = capsys.readouterr().out
+  assert 'baseline x: 1.000 in a' in shown
+  assert 'meta-update 4, fresh agents: 0.800 in a' in shown
+
+
+def test_what_was_evaluated_before_a_kill_is_not_evaluated_again(tmp_path):
+  values = [-1.0, 0.0, 0.5, 0.9, 0.8]
+  first = _run(tmp_path, FakeEvaluation(), values[:3])
+  assert [step for _, step, _ in first] == [0, 2]
+  # Killed after the evaluation, before the checkpoint of meta-update 2.
+  again = FakeEvaluation()
+  assert [step for _, step, _ in _run(tmp_path, again, values, 1)] == [2, 4]
+  assert again.calls == [(0.8, 'a')]
+
+
+def test_a_rule_without_any_return_is_not_the_best(tmp_path):
+  saved = _run(tmp_path, FakeEvaluation(), [0.0, 0.0, NAN, 0.0, 0.5])
+  assert [step for _, step, _ in saved] == [0, 4]
+
+
+def test_only_agents_that_ended_an_episode_count():
+  assert rule_evaluation.mean_return([1.0, NAN, 2.0]) == 1.5
+  assert np.isnan(rule_evaluation.mean_return([NAN]))
+
+
+@pytest.mark.parametrize(
+  ('value', 'initial', 'baseline', 'score'),
+  [
+    (0.5, -0.5, 1.5, 0.5),
+    (1.5, -0.5, 1.5, 1.0),
+    (1.0, 0.5, -0.5, 0.5),  # A baseline that is worse does not turn it round.
+    (10.5, 10.0, 10.1, 0.5 / 1.01),  # Near each other: a tenth of the larger.
+    (3.0, 0.0, 0.0, 3.0),
+    (3.0, 2.0, NAN, 5.0),
+    (3.0, NAN, 2.0, 5.0),
+    (3.0, NAN, NAN, 3.0),
+  ],
+)
+def test_scores_are_normalized(value, initial, baseline, score):
+  actual = rule_evaluation.normalized_score(value, initial, baseline)
+  np.testing.assert_allclose(actual, score, 1e-6)
+
+
+def test_no_environment_outweighs_another(tmp_path):
+  """By plain averages the large returns would decide."""
+  _write(tmp_path / 'evaluations_small.csv', {0: 0.0, 1: 1.0, 2: 0.1})
+  _write(tmp_path / 'baseline_small.csv', {0: 1.0})
+  _write(tmp_path / 'evaluations_gym_large.csv', {0: 10.0, 1: 50.0, 2: 90.0})
+  _write(tmp_path / 'baseline_gym_large.csv', {0: 110.0})
+  never = tmp_path / 'evaluations_never.csv'
+  _write(never, {0: NAN, 1: NAN, 2: NAN})
+  envs = ['small', 'gym:large', 'never']
+  wanted = {0: 0.0, 1: (1.0 + 0.4) / 2, 2: (0.1 + 0.8) / 2}
+  assert rule_evaluation.scores(tmp_path, envs) == pytest.approx(wanted)
+  # Who ended no episode where others did has no score.
+  never.unlink()
+  _write(never, {0: 1.0, 1: NAN, 2: 1.0})
+  assert rule_evaluation.scores(tmp_path, envs).keys() == {0, 2}
+
+
+def test_fresh_agents_have_a_critic_only_if_the_rule_asks_for_one(own_rule):
+  """In meta-training every agent has one, which measures it."""
+  request = {**resolve.META_TRAINING, 'eval_every': 1}
+  request |= dict(set=['eval.num_seeds=1', 'eval.baseline=none'])
+  for settings, has_critic in (
+    (own_rule['agent_settings'], False),
+    (agents.get_settings('policy_gradient'), True),
+  ):
+    layers = resolve.meta_training(request, None, agent=settings)
+    evaluation = rule_evaluation.RuleEvaluation(layers.settings)
+    (population,) = evaluation._populations.values()
+    assert (population.agent.critic is not None) == has_critic
+    assert population.agent.settings.learning_rate == 1e-2
+    evaluation.close()
+
+
+def test_an_unknown_baseline_is_refused(own_rule):
+  request = {**resolve.META_TRAINING, 'eval_every': 1}
+  request |= dict(set=['eval.baseline=actor_critik'])
+  layers = resolve.meta_training(
+    request, None, agent=own_rule['agent_settings']
+  )
+  with pytest.raises(ValueError, match='did you mean actor_critic'):
+    rule_evaluation.RuleEvaluation(layers.settings)

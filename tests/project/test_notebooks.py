@@ -1,0 +1,89 @@
+"""The notebooks run from top to bottom, at tiny sizes."""
+
+import os
+import pathlib
+
+import jax
+import nbclient
+import nbformat
+import pytest
+
+COLABS = pathlib.Path(__file__).parents[2] / 'colabs'
+
+# What replaces the cell tagged `parameters`.
+TINY = {
+  'eval.ipynb': """
+RULE = 'policy_gradient'
+BASELINE = 'actor_critic'
+ENVIRONMENT = 'catch'
+ENVIRONMENT_SETTINGS = dict(rows=5, columns=4)
+NUM_ITERATIONS = 12
+SEEDS = (0, 1)
+SIZES = dict(batch_size=8, rollout_length=6, num_envs=2, replay_capacity=16)
+""",
+  'meta_train.ipynb': """
+INIT = 'random'
+NUM_META_UPDATES = 3
+NUM_AGENTS = 1
+BOARD = dict(rows=5, columns=4)
+SETTINGS = {
+  'meta.num_inner_updates': 1,
+  'batching.batch_size': 3,
+  'batching.num_envs': 3,
+  'batching.rollout_length': 6,
+  'net.catch.net_args.dense': (9, 8),
+}
+NUM_ITERATIONS = 4
+SEEDS = (0, 1)
+FRESH_SIZES = dict(
+  batch_size=8, rollout_length=6, num_envs=2, replay_capacity=16
+)
+""",
+}
+
+
+def test_every_notebook_is_here():
+  assert {path.name for path in COLABS.glob('*.ipynb')} == set(TINY)
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'eval.ipynb',
+    # Compiles for minutes; what it is made of is tested elsewhere.
+    pytest.param('meta_train.ipynb', marks=pytest.mark.slow),
+  ],
+)
+def test_notebook(name, monkeypatch):
+  for variable, value in {
+    # The folder of this process, which compiles nothing in the meantime.
+    'JAX_COMPILATION_CACHE_DIR': jax.config.jax_compilation_cache_dir or '',
+    'JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES': 'none',
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+    'JAX_PLATFORMS': 'cpu',
+  }.items():
+    monkeypatch.setenv(variable, value)
+  notebook = nbformat.read(COLABS / name, as_version=4)
+  (parameters,) = [
+    cell
+    for cell in notebook.cells
+    if 'parameters' in cell.metadata.get('tags', ())
+  ]
+  parameters.source = TINY[name]
+  nbclient.NotebookClient(
+    notebook, timeout=300, kernel_name='python3'
+  ).execute()
+  images = [
+    output
+    for cell in notebook.cells
+    for output in cell.get('outputs', ())
+    if 'image/png' in output.get('data', {})
+  ]
+  assert images
+
+
+@pytest.mark.parametrize('name', sorted(TINY))
+def test_what_a_notebook_shows_is_free_of_private_paths(name):
+  text = (COLABS / name).read_text(encoding='utf-8')
+  for word in (os.path.expanduser('~'), str(COLABS.parent), '/tmp/', '/home/'):
+    assert word not in text

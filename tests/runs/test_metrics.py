@@ -1,0 +1,122 @@
+"""Tables of metrics, their files, and what is read off them."""
+
+import numpy as np
+import pytest
+
+from disco_rl.runs import metrics as metrics_lib
+from disco_rl.runs import plots
+
+METRICS = dict(
+  num_episodes=np.array([[0, 2], [1, 2], [3, 0]]),
+  total_return=np.array([[0.0, 2.0], [1.0, -2.0], [2.0, 0.0]]),
+  total_length=np.array([[0.0, 8.0], [5.0, 8.0], [11.0, 0.0]]),
+  total_loss=np.array([[np.nan, np.nan], [1.0, np.nan], [2.0, np.nan]]),
+  first_nonfinite=-np.ones((3, 2), int),
+)
+
+
+def _rows(last_iteration=3):
+  return metrics_lib.summarize(
+    METRICS,
+    last_iteration=last_iteration,
+    seeds=(4, 7),
+    env_steps_per_iteration=10,
+  )
+
+
+def test_a_chunk_is_averaged_over_episodes_not_iterations():
+  first, second = _rows()
+  assert first == dict(
+    iteration=3,
+    seed=4,
+    env_steps=30,
+    episodes=4,
+    average_return=0.75,
+    average_length=4.0,
+    total_loss=1.5,
+  )
+  assert second['average_return'] == 0 and np.isnan(second['total_loss'])
+
+
+def test_csv_round_trip_in_pieces(tmp_path):
+  path = tmp_path / 'm.csv'
+  assert metrics_lib.read_csv(path) == []
+  for last in (3, 6):
+    metrics_lib.append_csv(path, _rows(last))
+  read = metrics_lib.read_csv(path)
+  wanted = _rows(3) + _rows(6)
+  assert [list(row) for row in read] == [list(row) for row in wanted]
+  for row, wanted_row in zip(read, wanted, strict=True):
+    np.testing.assert_equal(list(row.values()), list(wanted_row.values()))
+  assert path.read_text() == metrics_lib.to_csv(wanted)
+  # A row that was being written when the process was killed does not count.
+  path.write_text(path.read_text() + '9,4,90,1')
+  assert len(metrics_lib.read_csv(path)) == 4
+  for nonsense in ('nonsense\n1\n', 'iteration,seed\n1,x\n', '\0\n1\n'):
+    path.write_text(nonsense)
+    with pytest.raises(ValueError, match='is not a table of metrics'):
+      metrics_lib.read_csv(path)
+
+
+def test_curves_have_the_points_all_seeds_have():
+  rows = _rows(3) + _rows(6) + _rows(9)[:1]
+  at, values = metrics_lib.curves(rows, 'average_return', x='env_steps')
+  np.testing.assert_array_equal(at, [30, 60])
+  np.testing.assert_array_equal(values, [[0.75, 0.75], [0, 0]])
+  with pytest.raises(ValueError, match="no column 'reward'"):
+    metrics_lib.curves(rows, 'reward')
+
+
+def test_band_is_students():
+  values = np.array([[1.0], [2.0], [4.0]])
+  mean, band = metrics_lib.mean_and_band(values)
+  np.testing.assert_allclose(mean, 7 / 3)
+  # 4.302653 is the 97.5% quantile of t with two degrees of freedom.
+  np.testing.assert_allclose(band, 4.302653 * np.sqrt(7 / 9), rtol=1e-6)
+  assert np.isnan(metrics_lib.mean_and_band(values[:1])[1]).all()
+  # Of those that are there.
+  gaps = np.array([[1.0, np.nan], [np.nan, np.nan], [2.0, 3.0], [4.0, np.nan]])
+  mean, gap_band = metrics_lib.mean_and_band(gaps)
+  np.testing.assert_allclose(mean, [7 / 3, 3])
+  np.testing.assert_allclose(gap_band, [band[0], np.nan])
+
+
+def test_last_and_whole_are_one_average_over_the_same_rows():
+  """Rows of one and of nine episodes: every episode counts once."""
+  rows = [
+    dict(iteration=20, seed=0, episodes=9, average_return=10.0),
+    dict(iteration=40, seed=0, episodes=1, average_return=100.0),
+  ]
+  wanted = {0: 19.0}
+  assert metrics_lib.average_returns(rows) == wanted
+  assert metrics_lib.average_returns(rows, 100) == wanted
+  assert metrics_lib.average_returns(rows, metrics_lib.LAST) == wanted
+
+
+def test_average_returns_of_the_last_iterations_weigh_episodes():
+  def row(iteration, episodes, average_return):
+    return dict(
+      iteration=iteration,
+      seed=0,
+      episodes=episodes,
+      average_return=average_return,
+    )
+
+  rows = [row(80, 9, -1.0), row(120, 1, 0.0), row(180, 3, 1.0)]
+  assert metrics_lib.average_returns(rows, 100) == {0: 0.75}
+  assert metrics_lib.average_returns([], 100) == {}
+
+
+def test_pictures(tmp_path):
+  runs = dict(one=_rows(3) + _rows(6), other=_rows(3)[:1], nothing=[])
+  figure = plots.learning_curves(runs, title='both')
+  (axes,) = figure.axes
+  # Two seeds and their mean, one seed and its mean.
+  assert len(axes.lines) == 5
+  plots.save(figure, tmp_path / 'x.png')
+  assert (tmp_path / 'x.png').read_bytes()[:4] == b'\x89PNG'
+
+
+def test_sparkline():
+  assert plots.sparkline([0, 1, np.nan, 0.5]) == '▁█ ▅'
+  assert plots.sparkline([np.nan]) == ' '

@@ -1,0 +1,56 @@
+"""Folders of runs: which are opened, and which are refused."""
+
+import json
+
+import pytest
+
+from disco_rl.runs import run_folder
+
+CONFIG = dict(format=run_folder.FORMAT, command='eval')
+
+
+def test_a_folder_is_written_by_one_process_at_a_time(tmp_path):
+  with run_folder.RunFolder.create(tmp_path / 'x', CONFIG) as folder:
+    assert run_folder.read_config(folder.path) == CONFIG
+    with pytest.raises(run_folder.RunFolderError, match='another process'):
+      run_folder.RunFolder.reopen(folder.path)
+    # Reading is no writing.
+    with run_folder.RunFolder.view(folder.path) as view:
+      assert view.config == CONFIG
+  run_folder.RunFolder.reopen(tmp_path / 'x').close()
+
+
+@pytest.mark.parametrize(
+  ('config', 'found'),
+  [(dict(), 1), (dict(format=3), 3), (dict(format='a'), 'a')],
+)
+def test_a_run_of_another_format_is_refused(tmp_path, config, found):
+  (tmp_path / 'config.json').write_text(json.dumps(config))
+  with pytest.raises(run_folder.RunFolderError) as error:
+    run_folder.RunFolder.reopen(tmp_path)
+  assert str(error.value) == (
+    f'{tmp_path} was made by another version of disco_rl: its config.json has '
+    f'the format {found}, and this version reads 2. Its rule files can still '
+    'be loaded by their paths'
+  )
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('[]', 'is not the config of a run'),
+    ('{"format"', r'cannot read .*config\.json'),
+  ],
+)
+def test_damaged_configs_are_refused(tmp_path, text, message):
+  (tmp_path / 'config.json').write_text(text)
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    run_folder.read_config(tmp_path)
+
+
+def test_only_the_files_of_a_run_are_removed(tmp_path):
+  for name in ('metrics.csv', 'params_3.npz', 'notes.txt'):
+    (tmp_path / name).write_text('x')
+  run_folder.RunFolder.create(tmp_path, CONFIG, overwrite=True).close()
+  names = {path.name for path in tmp_path.iterdir()}
+  assert names == {'config.json', 'notes.txt', '.lock'}

@@ -1,0 +1,55 @@
+"""Runs of the command line in processes of their own, and their folders."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from disco_rl.runs import compilation_cache
+from disco_rl.runs import files
+from disco_rl.runs import metrics
+
+
+def start(command, *arguments):
+  """The command in a process of its own, sharing this one's programs."""
+  compilation_cache.publish()
+  environment = {
+    **os.environ,
+    compilation_cache.VARIABLE: str(compilation_cache.common_folder() or 'off'),
+    'JAX_NUM_CPU_DEVICES': '8',
+  }
+  program = [sys.executable, '-m', 'disco_rl.cli.main', command, '--quiet']
+  return subprocess.Popen(
+    [*program, *arguments],
+    env=environment,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def wait_for_rows(out, count, process):
+  """Returns once there are `count` rows of metrics."""
+  for _ in range(6000):  # Five minutes: a busy machine may compile for long.
+    if len(metrics.read_csv(out / 'metrics.csv')) >= count:
+      return
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.05)
+  process.kill()
+  raise AssertionError(f'no progress: {process.communicate()}')
+
+
+def check_same_files(one, other):
+  """Two folders have the same files with the same numbers in them."""
+  names = sorted(p.name for p in one.iterdir() if p.name != '.lock')
+  assert names == sorted(p.name for p in other.iterdir() if p.name != '.lock')
+  for name in names:
+    if name.endswith('.csv'):
+      assert (one / name).read_text() == (other / name).read_text(), name
+    if name.endswith('.npz'):
+      a, b = files.read_npz(one / name), files.read_npz(other / name)
+      assert a.keys() == b.keys()
+      for key in a:
+        np.testing.assert_array_equal(a[key], b[key], err_msg=key)
