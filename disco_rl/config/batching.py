@@ -38,7 +38,7 @@ class Batching:
     if self.num_envs > self.batch_size:
       raise ValueError(
         f'num_envs ({self.num_envs}) must be at most batch_size '
-        f'({self.batch_size}): what is acted is also learned from'
+        f'({self.batch_size}): a batch contains the new rollouts'
       )
     if self.on_policy:
       return
@@ -104,17 +104,17 @@ class Batching:
         f'be sharded over {num_shards} devices: num_envs and batch_size must '
         'be multiples of the number of devices'
       )
-    if self.on_policy:
-      capacity, first_fill = self.replay_capacity, None
-    else:
-      capacity = self.replay_capacity // num_shards
-      first_fill = -(-self.first_fill // num_shards)
+    capacity, min_size = self.replay_capacity, self.min_replay_size
+    if not self.on_policy:
+      capacity //= num_shards
+    if min_size is not None:
+      min_size = -(-min_size // num_shards)
     return dataclasses.replace(
       self,
       batch_size=self.batch_size // num_shards,
       num_envs=self.num_envs // num_shards,
       replay_capacity=capacity,
-      min_replay_size=first_fill,
+      min_replay_size=min_size,
     )
 
 

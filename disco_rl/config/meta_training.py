@@ -97,8 +97,12 @@ class Config:
 
   def __post_init__(self) -> None:
     schema.check_fields(self, 'meta')
-    object.__setattr__(self, 'lifetimes', tuple(self.lifetimes))
     batching = self.batching
+    if batching.min_replay_size is not None:
+      raise ValueError(
+        'min_replay_size has no effect in meta-training, where every '
+        'meta-update learns: leave it out'
+      )
     stored = self.num_inner_updates * batching.num_envs
     if not batching.on_policy and batching.replay_capacity < stored:
       raise ValueError(

@@ -105,6 +105,21 @@ def choose(
     net_settings.net_args = config_dict.ConfigDict(args)
 
 
+def match_critic(agent_settings: config_dict.ConfigDict) -> None:
+  """Gives a critic the torso of the agent's network, in place.
+
+  Args:
+    agent_settings: the settings; unchanged without a critic, or if the network
+      is not one of the library's torsos.
+  """
+  net_settings = agent_settings.net_settings
+  if net_settings.name not in torsos.TORSOS:
+    return
+  defaults = _defaults(torsos.TORSOS[net_settings.name])
+  args = {k: v for k, v in net_settings.net_args.items() if k in defaults}
+  _choose_torso_of_critic(agent_settings, _Choice(net_settings.name, args))
+
+
 def _choices() -> dict[str, _Choice]:
   """Returns all networks by name, including those registered by now."""
   return {

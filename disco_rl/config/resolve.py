@@ -114,6 +114,7 @@ def evaluation(
   env_settings = registry.default_settings(env) if env else {}
   preset = request['preset']
   by_rule = {} if agent is not None else rule.settings
+  network = None
   if agent is None:
     agent = agent_settings(rule)
     with agent.unlocked():
@@ -141,6 +142,13 @@ def evaluation(
     )
   )
   layers.mark(f'rule {rule.name}', by_rule, 'agent')
+  if network is not None:
+    origin = '--net' if request['net'] else f'preset {preset}'
+    if not request['net'] and not (preset and presets.get(preset).network):
+      origin = f'environment {env}'
+    layers.origins['agent.net_settings.name'] = origin
+  if request['core'] is not None:
+    layers.origins['agent.net_settings.net_args.core'] = '--core'
   if preset is not None:
     layers.apply(f'preset {preset}', presets.values(preset, layers))
   _apply_user(layers, request)
@@ -148,7 +156,7 @@ def evaluation(
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
   sizes = make_batching(layers.settings.batching, 'batching')
-  check_steps(layers.settings.steps, sizes, '--steps')
+  check_steps(layers.settings.steps, sizes, 'steps')
   _end_schedule(layers, sizes)
   return layers
 
@@ -179,8 +187,6 @@ def meta_training(
   objects = env_objects or {}
   envs = _environments(request['env'], objects)
   eval_envs = _environments(request['eval_env'], objects)
-  if eval_envs and not request['eval_every']:
-    raise ValueError('--eval-env says where; say when, too, by --eval-every')
   networks_by_env, critics_by_env = {}, {}
   base_agent = _meta_agent(request, rule, agent, critic)
   for name in envs | eval_envs:
@@ -188,6 +194,9 @@ def meta_training(
     if agent is None:
       suggested = None if name in objects else registry.suggested_network(name)
       networks.choose(own, request['net'] or suggested, request['core'])
+    networks.match_critic(own)
+    if critic is not None:  # It is used as it is.
+      own.value_fn.update(critic)
     networks_by_env[name] = own.net_settings
     critics_by_env[name] = dict(
       net=own.value_fn.net, net_args=own.value_fn.net_args
@@ -234,6 +243,12 @@ def meta_training(
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
   _apply_user(layers, request)
   layers.check()
+  if layers.settings.devices < 1:
+    raise ValueError(f'devices must be at least 1, got {request["devices"]}')
+  if eval_envs and not layers.settings.eval.every:
+    raise ValueError(
+      'environments for evaluations (--eval-env) need a period, --eval-every'
+    )
   if layers.settings.eval.every:
     sizes = make_batching(layers.settings.eval.batching, 'eval.batching')
     check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
@@ -286,7 +301,7 @@ def make_batching(
 
 
 def check_steps(
-  steps: int, batching: batching_lib.Batching, name: str = 'num_iterations'
+  steps: int, batching: batching_lib.Batching, name: str = 'steps'
 ) -> None:
   """Raises a `ValueError` for a run in which nothing would be learned.
 
@@ -352,8 +367,8 @@ def _end_schedule(
   total = max(1, steps - batching.num_warm_up)
   if total <= optimizer.warmup_updates:
     raise ValueError(
-      f'--steps {steps} are too few: the learning rate rises for '
-      f'{optimizer.warmup_updates} updates before it falls. Raise --steps, or '
+      f'steps {steps} are too few: the learning rate rises for '
+      f'{optimizer.warmup_updates} updates before it falls. Raise steps, or '
       'lower agent.optimizer.warmup_updates'
     )
   layers.apply('--steps', {'agent.optimizer.total_updates': total})

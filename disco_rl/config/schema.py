@@ -142,7 +142,9 @@ def field_of(path: str, default: Any) -> Field:
     path: the path of the setting.
     default: its default.
   """
-  field = find(path) or Field(finite=False)
+  field = find(path)
+  if field is None or not _applies(field, path, default):
+    field = Field(finite=False)
   if field.kind is not None or default is None:
     return field
   if not isinstance(default, list | tuple):
@@ -152,6 +154,28 @@ def field_of(path: str, default: Any) -> Field:
   if len(kinds) == 1 and kinds <= {bool, int, float, str}:
     items = Field(kinds.pop(), finite=False)
   return dataclasses.replace(field, kind=tuple, items=items)
+
+
+# Groups in which a custom network or rule may use a name of the schema for
+# something else.
+_CUSTOM = (
+  'agent.net_settings.',
+  'agent.update_rule.',
+  'agent.hyper_params.',
+  'net.',
+  'critic_net.',
+)
+
+
+def _applies(field: Field, path: str, default: Any) -> bool:
+  """Returns whether an entry describes a setting with this default."""
+  if not path.startswith(_CUSTOM) or default is None:
+    return True
+  try:
+    _check(path, default, field, may_be_none=False)
+  except ValueError:
+    return False
+  return True
 
 
 def check(path: str, value: Any, default: Any = None) -> Any:
@@ -182,7 +206,8 @@ def check_fields(config: Any, group: str = '') -> None:
   for field in dataclasses.fields(config):
     path = f'{group}.{field.name}' if group else field.name
     if find(path) is not None:
-      check(path, getattr(config, field.name), default=0)
+      value = check(path, getattr(config, field.name), default=0)
+      object.__setattr__(config, field.name, value)  # 64.0 becomes 64.
 
 
 def describe(field: Field) -> str:

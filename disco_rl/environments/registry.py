@@ -219,6 +219,7 @@ def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
       own['random_seed'] = own.get('random_seed', config.random_seed) + seed
     return get_environment(name, batch_size, **own)
 
+  make.__name__ = re.sub(r'\W', '_', name)  # What results are called by.
   return make
 
 

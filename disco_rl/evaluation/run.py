@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 from ml_collections import config_dict
+import numpy as np
 
 from disco_rl import parallel
 from disco_rl.config import resolve
@@ -14,6 +15,7 @@ from disco_rl.environments import factories
 from disco_rl.environments import registry
 from disco_rl.evaluation import population as population_lib
 from disco_rl.evaluation import training
+from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
 from disco_rl.runs import hooks
@@ -70,6 +72,12 @@ class Plan(plan_lib.Plan):
     if has_env_name:  # A wrong name is reported before anything is downloaded.
       registry.default_settings(self.request['env'])
     self.rule = rule or rule_lib.load_rule(self.request['rule'])
+    agent_settings = self._objects.agent_settings
+    if agent_settings and agent_settings.update_rule_name != self.rule.kind:
+      raise ValueError(
+        f'the rule {self.rule.name} is of the kind {self.rule.kind}, but the '
+        f'agent settings are for {agent_settings.update_rule_name}'
+      )
     layers = resolve.evaluation(
       self.request,
       self.rule,
@@ -155,6 +163,22 @@ class Plan(plan_lib.Plan):
       rule_lib.save_rule(
         folder.rule_path, self.rule, metadata=dict(rule=self.rule.name)
       )
+
+  def check_resumable(self, folder: run_folder.RunFolder) -> None:
+    """Raises a `ValueError` if the run was made with another rule."""
+    super().check_resumable(folder)
+    if self.rule.eta and folder.rule_path.exists():
+      saved = file_format.load(folder.rule_path)
+      same = jax.tree.map(np.array_equal, saved, dict(self.rule.eta))
+      if not all(jax.tree.leaves(same)):
+        raise ValueError(
+          f'{folder.path} was made with other parameters of {self.rule.name}'
+        )
+
+  def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
+    """Removes final parameters, which will be others."""
+    if done < self.settings.steps:
+      folder.remove_params()
 
   def _draw(self, rows: list[metrics.Row], path: pathlib.Path) -> None:
     if plots.is_available() and rows:

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from disco_rl import parallel
 from disco_rl import types
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import population as population_lib
@@ -66,7 +67,10 @@ class Training:
     if chunk_size < 1:
       raise ValueError(f'chunk_size must be at least 1, got {chunk_size}')
     self.population = population
-    self._eta = check_rule_params(population.agent.update_rule, eta)
+    # It may come from meta-training on other devices.
+    self._eta = population.placement.put(
+      check_rule_params(population.agent.update_rule, eta), parallel.REPLICATED
+    )
     self._chunk_size = chunk_size
 
   def init(self) -> agent_loop.LoopState:

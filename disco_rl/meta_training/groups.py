@@ -131,6 +131,6 @@ def host_environment_message(name: str) -> str:
     f'meta-training cannot use {name}, which runs on the host, outside of JAX: '
     'all agents act and learn inside one compiled program, so it needs '
     'environments written in JAX, such as catch, gymnax:<id> or your own. Use '
-    'one of those; or `disco-rl eval` trains agents there with a rule that '
-    'stays as it is'
+    'one of those; or `disco-rl eval` trains agents there with a '
+    'fixed rule'
   )

@@ -138,6 +138,9 @@ def meta_train(
     steps=num_updates,
     num_agents=num_agents,
     seed=seed,
+    devices=resolve.META_TRAINING['devices']
+    if devices is None
+    else len(devices),
     settings=changes,
   )
   objects = run_lib.Objects(
@@ -151,6 +154,11 @@ def meta_train(
     devices=devices,
   )
   plan = run_lib.Plan(request, rule, objects)
+  if out is None and plan.settings.eval.every:
+    raise ValueError(
+      'evaluations during meta-training (eval.every) are written to a folder: '
+      'give one, out=...'
+    )
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
     assert isinstance(run.trainable, training.Training)
     first_eta = jax.device_get(run.trainable.initial_eta())
@@ -161,7 +169,7 @@ def meta_train(
   return MetaTrained(
     name='meta-trained',
     kind=trained_with.update_rule_name,
-    eta=outcome.state.eta,
+    eta=jax.device_get(outcome.state.eta),
     settings=rule_lib.rule_settings(trained_with),
     path=run.folder.rule_path if run.folder else None,
     provenance=f'{outcome.done} meta-updates',
@@ -219,7 +227,8 @@ def _name_environments(
   for i, env in enumerate(envs):
     name = env if isinstance(env, str) else getattr(env, '__name__', '')
     if not isinstance(env, str):
-      name = name if name.isidentifier() else f'group_{i}'
+      is_name = name.isidentifier() and name not in names
+      name = name if is_name else f'group_{i}'
       env_fns[name] = registry.as_environment_fn(env)
     names.append(name)
   return names, env_fns

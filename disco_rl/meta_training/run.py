@@ -274,8 +274,10 @@ def plan_of_folder(
   if request['init'] != resolve.RANDOM:
     # Saved at the start of the run, and replaced by the rule in training since.
     factories.import_modules(request['use'])
+    path = folder.rule_path
     rule = dataclasses.replace(
-      rule_lib.load_rule(folder.rule_path),
+      # A process killed at the very start has not saved it.
+      rule_lib.load_rule(path if path.exists() else request['init']),
       name=folder.config['rule'],
       settings=folder.config['rule_settings'],
     )

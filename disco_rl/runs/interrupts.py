@@ -35,6 +35,6 @@ class Interrupts:
       raise KeyboardInterrupt
     self.requested = True
     print(
-      '\nStopping after the work in hand; once more to stop at once.',
+      '\nStopping after the current work; press Ctrl-C again to stop at once.',
       file=sys.stderr,
     )

@@ -75,6 +75,23 @@ class Plan(abc.ABC):
   ) -> None:
     """Removes results that were written after the checkpoint."""
 
+  def check_resumable(self, folder: run_folder.RunFolder) -> None:
+    """Raises a `ValueError` if the run in a folder is another one.
+
+    Args:
+      folder: folder of the run.
+    """
+    before, now = folder.config, self.config
+    run_lib.check_same_settings(before['settings'], now['settings'])
+    for name, old, new in (
+      ('rule', before['rule'], now['rule']),
+      ('environment', before['request']['env'], now['request']['env']),
+    ):
+      if old != new:
+        raise ValueError(
+          f'{folder.path} was made with the {name} {old}, not {new}'
+        )
+
   def open(
     self,
     out: str | os.PathLike[str] | None,
@@ -147,9 +164,7 @@ class Plan(abc.ABC):
     Returns:
       The run.
     """
-    run_lib.check_same_settings(
-      folder.config['settings'], self.config['settings']
-    )
+    self.check_resumable(folder)
     trainable = self.make_trainable()
     try:
       if folder.state_path.exists():

@@ -88,6 +88,12 @@ class RunFolder:
       raise RunFolderError(f'{path} is a file, not a folder')
     if not overwrite:
       check_free(path)
+      leftovers = [p for name in _FILES for p in path.glob(name)]
+      if leftovers:
+        raise RunFolderError(
+          f'{path} holds {leftovers[0].name}, a file of a run: choose another '
+          'folder, or remove such files (--overwrite)'
+        )
     path.mkdir(parents=True, exist_ok=True)
     folder = cls(path, config, _lock(path))
     folder._remove_run()
@@ -162,6 +168,11 @@ class RunFolder:
     """Returns the path of the final parameters of one agent."""
     return self.path / f'params_{seed}.npz'
 
+  def remove_params(self) -> None:
+    """Removes the final parameters of all agents."""
+    for path in self.path.glob('params_*.npz'):
+      path.unlink(missing_ok=True)
+
   def write_config(self, config: dict[str, Any]) -> None:
     """Replaces `config.json`."""
     self.config = config
@@ -212,8 +223,8 @@ def check_free(path: str | os.PathLike[str]) -> None:
   """Raises a `RunFolderError` if a folder already holds a run."""
   if holds_run(path):
     raise RunFolderError(
-      f'{path} already holds a run. Resume it (--resume {path}), choose '
-      'another folder (--out), or say --overwrite to lose it'
+      f'{path} already holds a run. Resume it (--resume {path}, or '
+      'resume=True), choose another folder, or remove it (--overwrite)'
     )
 
 

@@ -5,14 +5,7 @@ import json
 from disco_rl.cli import main
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
-
-TINY = [
-  *('--set=agent.net_settings.net_args.dense=(9, 8)', '--set=env.rows=5'),
-  *('--set=env.columns=4', '--set=batching.batch_size=8'),
-  *('--set=batching.rollout_length=6', '--set=batching.num_envs=2'),
-  *('--set=batching.replay_capacity=16', '--set=chunk_size=4'),
-  *('--set=checkpoint_every=4', '--devices=1'),
-]
+from tests.support import runs
 
 
 def _write_config(run, **config):
@@ -31,7 +24,7 @@ def _write(path, returns, **more):
 
 def test_evaluations_are_compared(tmp_path, capsys):
   run, out = tmp_path / 'run', tmp_path / 'both.png'
-  command = ['eval', '--rule=actor_critic', '--quiet', *TINY, '--steps=8']
+  command = ['eval', '--rule=actor_critic', '--quiet', *runs.TINY, '--steps=8']
   assert main.main([*command, f'--out={run}']) == 0
   capsys.readouterr()
   arguments = ['compare', str(run), str(run), '--out', str(out)]

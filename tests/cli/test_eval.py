@@ -21,17 +21,9 @@ from disco_rl.runs import plain_settings
 from tests.support import runs
 from tests.support import small
 
-TINY = [
-  *('--set=agent.net_settings.net_args.dense=(9, 8)', '--set=env.rows=5'),
-  *('--set=env.columns=4', '--set=batching.batch_size=8'),
-  *('--set=batching.rollout_length=6', '--set=batching.num_envs=2'),
-  *('--set=batching.replay_capacity=16', '--set=chunk_size=4'),
-  *('--set=checkpoint_every=4', '--devices=1'),
-]
-
 
 def _eval(*arguments, rule='actor_critic'):
-  return main.main(['eval', '--rule', rule, '--quiet', *TINY, *arguments])
+  return main.main(['eval', '--rule', rule, '--quiet', *runs.TINY, *arguments])
 
 
 @pytest.fixture(scope='module')
@@ -85,6 +77,8 @@ def test_the_command_is_the_library_function(whole_run):
   assert metrics.to_csv(result.rows) == (whole_run / 'metrics.csv').read_text()
 
 
+# Also tested for `disco_rl.evaluate`.
+@pytest.mark.slow
 def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
   out = tmp_path / 'x'
   assert _eval('--steps=10', '--num-seeds=2', f'--out={out}') == 0
@@ -105,7 +99,7 @@ def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
 
 def test_kill_and_resume_is_the_same_run(tmp_path):
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
-  long = ['--rule=actor_critic', '--steps=1200', *TINY]
+  long = ['--rule=actor_critic', '--steps=1200', *runs.TINY]
   long += ['--set=checkpoint_every=40']
   assert main.main(['eval', *long, '--quiet', f'--out={whole}']) == 0
   process = runs.start('eval', *long, f'--out={killed}')
@@ -138,7 +132,7 @@ def test_a_seed_among_others_is_that_seed_alone_bit_exact(
   for seeds in (('--seed=1',), ('--seed=0', '--num-seeds=3')):
     out = tmp_path / str(len(seeds))
     arguments = ('--rule=catch_small', '--steps=8', f'--out={out}', *seeds)
-    process = runs.start('eval', *TINY, *arguments)
+    process = runs.start('eval', *runs.TINY, *arguments)
     _, error = process.communicate()
     assert process.returncode == 0, error
     params.append(files.read_npz(out / 'params_1.npz'))
@@ -148,7 +142,7 @@ def test_a_seed_among_others_is_that_seed_alone_bit_exact(
 def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
   env = '--env=gym:tests.support.scripted:ScriptedGym'
   trouble = '--set=env.kwargs={"die_at": 70}'
-  sizes = [size for size in TINY if 'env.' not in size]
+  sizes = [size for size in runs.TINY if 'env.' not in size]
   out = f'--out={tmp_path / "x"}'
   arguments = ['--rule=actor_critic', '--quiet', *sizes, env, out, trouble]
   arguments += ['--set=env.num_workers=2', '--steps=40']
@@ -186,12 +180,12 @@ def test_a_rule_brings_the_settings_it_was_trained_with(tmp_path, capsys):
   path = tmp_path / 'mine.npz'
   metadata = dict(config=dict(settings=dict(agent=trained_with)))
   file_format.save(path, eta, metadata)
-  assert main.main(['eval', '--rule', str(path), '--dry-run', *TINY]) == 0
+  assert main.main(['eval', '--rule', str(path), '--dry-run', *runs.TINY]) == 0
   agent = json.loads(capsys.readouterr().out)['settings']['agent']
   assert agent['update_rule'] == trained_with['update_rule']
   assert agent['net_settings']['net_args']['dense'] == [9, 8]
   file_format.save(path, eta, {})
-  assert main.main(['eval', '--rule', str(path), '--dry-run', *TINY]) == 2
+  assert main.main(['eval', '--rule', str(path), '--dry-run', *runs.TINY]) == 2
   assert 'do not fit the meta-network' in capsys.readouterr().err
 
 
@@ -298,7 +292,7 @@ def test_mistakes_are_told_before_anything_is_written(
 
 SMALL_SIZES = [
   argument
-  for argument in TINY
+  for argument in runs.TINY
   if 'env.' not in argument and 'num_envs' not in argument
 ]
 

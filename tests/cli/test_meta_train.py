@@ -74,9 +74,10 @@ def own_rule(tmp_path, monkeypatch):
   return f'--use={name}'
 
 
-@pytest.mark.parametrize(
-  'rule', ['entropy_cost', pytest.param('disco', marks=pytest.mark.slow)]
-)
+# That a resumed run is the same is also tested in processes (test_eval.py) and
+# for `disco_rl.meta_train`.
+@pytest.mark.slow
+@pytest.mark.parametrize('rule', ['entropy_cost', 'disco'])
 def test_a_run_and_the_same_in_two_parts(tmp_path, capsys, own_rule, rule):
   whole, parts = tmp_path / 'whole', tmp_path / 'parts'
   own = (own_rule, f'--rule={rule}', '--set=meta.num_inner_updates=1')

@@ -3,6 +3,8 @@
 import jax
 import pytest
 
+from disco_rl import types
+from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import resolve
@@ -34,7 +36,7 @@ def test_settings_without_their_group_are_suggested(path, meant):
 
 
 def test_too_few_steps_to_learn_anything_are_refused():
-  with pytest.raises(ValueError, match='--steps 31 is too few to learn'):
+  with pytest.raises(ValueError, match='steps 31 is too few to learn'):
     _evaluation(steps=31)
   _evaluation(steps=32)
 
@@ -129,3 +131,30 @@ def test_an_agent_is_made_of_the_settings():
   state = jax.eval_shape(an_agent.initial_learner_state, jax.random.PRNGKey(0))
   widths = {x.shape[-1] for x in jax.tree.leaves(state.critic.params)}
   assert 6 in widths
+
+
+def test_a_critic_has_the_torso_of_the_agent_unless_it_is_given():
+  pytest.importorskip('gymnax')
+  name = 'gymnax:Breakout-MinAtar'
+  request = {**resolve.META_TRAINING, 'env': [name]}
+  settings = resolve.meta_training(request, None).settings
+  assert settings.net[name].name == settings.critic_net[name].net == 'conv'
+  critic = types.ValueFnConfig(
+    **{**agents.get_settings_critic(), 'net_args': dict(dense=(8,))}
+  )
+  settings = resolve.meta_training(request, None, critic=critic).settings
+  assert settings.critic_net[name].net == 'mlp'
+  assert tuple(settings.critic_net[name].net_args.dense) == (8,)
+
+
+def test_what_has_no_effect_in_meta_training_is_refused():
+  request = {**resolve.META_TRAINING, 'set': ['batching.min_replay_size=8']}
+  settings = resolve.meta_training(request, None).settings
+  with pytest.raises(ValueError, match='min_replay_size has no effect'):
+    resolve.meta_config(settings)
+  with pytest.raises(ValueError, match='devices must be at least 1'):
+    resolve.meta_training({**resolve.META_TRAINING, 'devices': 0}, None)
+  with pytest.raises(ValueError, match='need a period'):
+    resolve.meta_training(
+      {**resolve.META_TRAINING, 'eval_env': ['catch_numpy']}, None
+    )

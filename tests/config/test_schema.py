@@ -129,3 +129,21 @@ def test_every_size_of_a_run_has_an_entry(config, group):
   for field in dataclasses.fields(config):
     if field.name not in free:
       assert schema.find(f'{group}.{field.name}') is not None, field.name
+
+
+def test_custom_networks_and_rules_may_use_names_of_the_schema_otherwise():
+  path = 'agent.net_settings.net_args.channels'
+  assert schema.check(path, 64, default=32) == 64
+  with pytest.raises(ValueError, match='channels must be a whole number'):
+    schema.check(path, 'x', default=32)
+  assert schema.check('agent.update_rule.num_bins', 1, default=1) == 1
+  # Those of the library are checked.
+  with pytest.raises(ValueError, match='channels must be a list'):
+    schema.check(path, (0,), default=(16,))
+  with pytest.raises(ValueError, match='learning_rate must be a number above'):
+    schema.check('agent.learning_rate', -1.0, default=-1.0)
+
+
+def test_numbers_are_converted():
+  sizes = batching_lib.Batching(batch_size=64.0, num_envs=np.int64(2))
+  assert type(sizes.batch_size) is int and type(sizes.num_envs) is int

@@ -240,3 +240,32 @@ def test_default_settings_have_the_network_that_suits_the_environment():
     for env in (None, 'catch', 'gymnax:Breakout-MinAtar')
   }
   assert list(names.values()) == ['mlp', 'mlp', 'conv']
+
+
+def test_parameters_on_another_device_are_moved():
+  eta, _ = small.make_agent('disco').update_rule.init_params(
+    jax.random.PRNGKey(0)
+  )
+  population, _ = small.make_population('disco', num_devices=2)
+  on_device = jax.device_put(eta, jax.devices()[3])
+  trainable = training.Training(population, on_device)
+  placed = jax.tree.leaves(trainable._eta)[0]
+  assert placed.devices() == set(jax.devices()[:2])
+
+
+def test_a_rule_must_be_the_one_of_the_settings():
+  with pytest.raises(ValueError, match='settings are for policy_gradient'):
+    disco_rl.evaluate(
+      'catch', 'actor_critic', small.settings('policy_gradient')
+    )
+
+
+def test_a_run_is_not_resumed_with_another_rule_or_environment(tmp_path):
+  _evaluate(out=tmp_path, num_iterations=4, seeds=(0,))
+  more = dict(out=tmp_path, num_iterations=8, seeds=(0,), resume=True)
+  with pytest.raises(ValueError, match='the environment catch, not'):
+    _evaluate(**more, env='catch_numpy')
+  # Final parameters of the shorter run do not outlive it.
+  (tmp_path / 'params_0.npz').write_bytes(b'old')
+  _evaluate(**more)
+  assert (tmp_path / 'params_0.npz').read_bytes() != b'old'

@@ -11,6 +11,15 @@ from disco_rl.runs import compilation_cache
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 
+# Options of `disco-rl eval` for programs that compile quickly.
+TINY = [
+  *('--set=agent.net_settings.net_args.dense=(9, 8)', '--set=env.rows=5'),
+  *('--set=env.columns=4', '--set=batching.batch_size=8'),
+  *('--set=batching.rollout_length=6', '--set=batching.num_envs=2'),
+  *('--set=batching.replay_capacity=16', '--set=chunk_size=4'),
+  *('--set=checkpoint_every=4', '--devices=1'),
+]
+
 
 def start(command, *arguments):
   """The command in a process of its own, sharing this one's programs."""
