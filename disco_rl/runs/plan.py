@@ -82,15 +82,15 @@ class Plan(abc.ABC):
       folder: folder of the run.
     """
     before, now = folder.config, self.config
-    run_lib.check_same_settings(before['settings'], now['settings'])
     for name, old, new in (
-      ('rule', before['rule'], now['rule']),
-      ('environment', before['request']['env'], now['request']['env']),
+      ('rule', before.get('rule'), now.get('rule')),
+      ('environment', before['request'].get('env'), now['request'].get('env')),
     ):
       if old != new:
         raise ValueError(
           f'{folder.path} was made with the {name} {old}, not {new}'
         )
+    run_lib.check_same_settings(before['settings'], now['settings'])
 
   def open(
     self,

@@ -114,7 +114,7 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
   process.send_signal(signal.SIGINT)
   out, error = process.communicate()
   assert process.returncode == 130, error
-  assert 'Stopping after the work in hand' in error and (
+  assert 'Stopping after the current work' in error and (
     f'Saved. Resume with: disco-rl eval --resume {killed}' in out
   )
 

@@ -281,7 +281,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
       'max_nonfinite_updates must be a whole number of at least 1, got 0',
     ),
     (['--num-agents=0'], 'num_agents must be a whole number of at least 1'),
-    (['--eval-env=catch'], 'say when, too, by --eval-every'),
+    (['--eval-env=catch'], 'need a period, --eval-every'),
     (['--eval-every=1', '--set=eval.batching.num_envs=3'], 'a multiple'),
     (
       ['--eval-every=1', '--eval-env=gym:Pendulum-v1'],

@@ -1,5 +1,7 @@
 """Sizes of rollouts, batches and replay."""
 
+import dataclasses
+
 import pytest
 
 from disco_rl.config import batching as batching_lib
@@ -55,13 +57,11 @@ def test_shards_are_equal_parts():
   whole = Batching(batch_size=12, num_envs=4, replay_capacity=40)
   assert whole.fits_shards(2) and not whole.fits_shards(3)
   assert not whole.fits_shards(0)
-  assert whole.per_shard(1) == Batching(
-    batch_size=12, num_envs=4, replay_capacity=40, min_replay_size=12
-  )
+  assert whole.per_shard(1) == whole
   shard = whole.per_shard(4)
-  assert shard == Batching(
-    batch_size=3, num_envs=1, replay_capacity=10, min_replay_size=3
-  )
+  assert shard == Batching(batch_size=3, num_envs=1, replay_capacity=10)
+  later = dataclasses.replace(whole, min_replay_size=13).per_shard(4)
+  assert later.min_replay_size == 4
   # All shards begin to learn when the whole would.
   assert shard.num_warm_up == whole.num_warm_up == 2
   with pytest.raises(ValueError, match='cannot be sharded over 8 devices'):

@@ -129,6 +129,7 @@ def test_a_preset_says_which_settings_are_its_own():
   assert sorted(preset) == [
     'agent.hyper_params.discount_factor',
     'agent.max_abs_update',
+    'agent.net_settings.name',
     'agent.optimizer.schedule',
     'agent.optimizer.warmup_updates',
     'agent.optimizer.weight_decay',

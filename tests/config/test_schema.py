@@ -40,9 +40,9 @@ from disco_rl.config import schema
       "agent.optimizer.schedule must be one of constant, cosine, got 'cosin'",
     ),
     (
-      'net.catch.net_args.dense',
+      'agent.value_fn.net_args.dense',
       (9, 0),
-      'net.catch.net_args.dense must be a list of items, each a whole number '
+      'agent.value_fn.net_args.dense must be a list of items, each a whole number '
       'of at least 1, got (9, 0)',
     ),
     (
@@ -87,7 +87,7 @@ def test_long_values_are_cut_in_refusals():
     ('batching.batch_size', 1e3, 1000),
     ('batching.batch_size', np.int64(8), 8),
     ('agent.learning_rate', 1, 1.0),
-    ('net.catch.net_args.dense', [9, 8], (9, 8)),
+    ('agent.value_fn.net_args.dense', [9, 8], (9, 8)),
     ('meta.max_grad_norm', None, None),
   ],
 )

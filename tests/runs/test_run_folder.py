@@ -58,7 +58,7 @@ def test_only_the_files_of_a_run_are_removed(tmp_path):
 
 def test_files_that_look_like_those_of_a_run_are_not_removed(tmp_path):
   (tmp_path / 'metrics.csv').write_text('mine')
-  with pytest.raises(run_folder.RunFolderError, match='holds metrics.csv'):
+  with pytest.raises(run_folder.RunFolderError, match=r'holds metrics\.csv'):
     run_folder.RunFolder.create(tmp_path, CONFIG)
   assert (tmp_path / 'metrics.csv').read_text() == 'mine'
   run_folder.RunFolder.create(tmp_path, CONFIG, overwrite=True).close()
