@@ -42,8 +42,8 @@ from disco_rl.config import schema
     (
       'agent.value_fn.net_args.dense',
       (9, 0),
-      'agent.value_fn.net_args.dense must be a list of items, each a whole number '
-      'of at least 1, got (9, 0)',
+      'agent.value_fn.net_args.dense must be a list of items, each a whole '
+      'number of at least 1, got (9, 0)',
     ),
     (
       'lanes_at_once',
