@@ -60,11 +60,7 @@ disco_rl.register_network('flax', build)
 
 
 if __name__ == '__main__':
-  from disco_rl.config import networks
-  from disco_rl.config import resolve
-
-  rule = disco_rl.load_rule('actor_critic')
-  settings = resolve.agent_settings(rule)
-  networks.choose(settings, 'flax')
-  result = disco_rl.evaluate('catch', rule, settings, num_iterations=300)
+  result = disco_rl.evaluate(
+    'catch', 'actor_critic', net='flax', num_iterations=300
+  )
   print('average return by seed:', result.final_returns())

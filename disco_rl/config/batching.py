@@ -1,6 +1,8 @@
 """Sizes of rollouts, batches and replay."""
 
+from collections.abc import Mapping
 import dataclasses
+from typing import Any
 
 from disco_rl.config import schema
 
@@ -133,3 +135,36 @@ def num_fresh(batch_size: int, replay_fraction: float) -> int:
       f'replay_fraction must be in [0, 1), got {replay_fraction}'
     )
   return max(1, round(batch_size * (1 - replay_fraction)))
+
+
+def from_settings(settings: Mapping[str, Any], path: str) -> Batching:
+  """Makes the sizes from a group of settings.
+
+  Args:
+    settings: the group.
+    path: its path, for messages.
+
+  Returns:
+    The sizes.
+  """
+  try:
+    return Batching(**settings)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from None
+
+
+def check_steps(steps: int, batching: Batching, name: str = 'steps') -> None:
+  """Raises a `ValueError` for a run in which nothing would be learned.
+
+  Args:
+    steps: iterations of the run.
+    batching: sizes of batch, rollout and replay.
+    name: what messages call the number of iterations.
+  """
+  if steps <= batching.num_warm_up:
+    raise ValueError(
+      f'{name} {steps} is too few to learn anything: the first '
+      f'{batching.num_warm_up} iterations only fill the replay with the '
+      f'{batching.first_fill} trajectories of a batch. Ask for more, or change '
+      'batch_size, num_envs or min_replay_size'
+    )

@@ -126,6 +126,8 @@ def evaluation(
     )
     networks.choose(agent, network, request['core'])
   else:
+    if request['net'] or request['core']:
+      raise ValueError('agent settings have a network: leave out net and core')
     agent = agent.copy_and_resolve_references()
   layers = layers_lib.Layers(
     dict(
@@ -155,8 +157,8 @@ def evaluation(
   if preset is not None:
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
-  sizes = make_batching(layers.settings.batching, 'batching')
-  check_steps(layers.settings.steps, sizes, 'steps')
+  sizes = batching_lib.from_settings(layers.settings.batching, 'batching')
+  batching_lib.check_steps(layers.settings.steps, sizes, 'steps')
   _end_schedule(layers, sizes)
   return layers
 
@@ -187,6 +189,8 @@ def meta_training(
   objects = env_objects or {}
   envs = _environments(request['env'], objects)
   eval_envs = _environments(request['eval_env'], objects)
+  if agent is not None and (request['net'] or request['core']):
+    raise ValueError('agent settings have a network: leave out net and core')
   networks_by_env, critics_by_env = {}, {}
   base_agent = _meta_agent(request, rule, agent, critic)
   for name in envs | eval_envs:
@@ -236,6 +240,12 @@ def meta_training(
       ),
     )
   )
+  for name in networks_by_env if agent is None else ():
+    path = f'net.{name}.name'
+    if request['net'] is not None:
+      layers.origins[path] = '--net'
+    elif name not in objects and registry.suggested_network(name):
+      layers.origins[path] = f'environment {name}'
   if rule is not None:
     if agent is None:
       layers.mark(f'rule {rule.name}', rule.settings, 'agent')
@@ -250,8 +260,10 @@ def meta_training(
       'environments for evaluations (--eval-env) need a period, --eval-every'
     )
   if layers.settings.eval.every:
-    sizes = make_batching(layers.settings.eval.batching, 'eval.batching')
-    check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
+    sizes = batching_lib.from_settings(
+      layers.settings.eval.batching, 'eval.batching'
+    )
+    batching_lib.check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
   return layers
 
 
@@ -278,45 +290,8 @@ def meta_config(settings: config_dict.ConfigDict) -> meta_lib.Config:
   """Makes the config of meta-training from the settings of a run."""
   meta = settings.meta.to_dict()
   weights = meta_lib.MetaLossWeights(**meta.pop('weights'))
-  batching = make_batching(settings.batching, 'batching')
+  batching = batching_lib.from_settings(settings.batching, 'batching')
   return meta_lib.Config(batching=batching, weights=weights, **meta)
-
-
-def make_batching(
-  settings: Mapping[str, Any], path: str
-) -> batching_lib.Batching:
-  """Makes the sizes from a group of settings.
-
-  Args:
-    settings: the group.
-    path: its path, for messages.
-
-  Returns:
-    The sizes.
-  """
-  try:
-    return batching_lib.Batching(**settings)
-  except ValueError as error:
-    raise ValueError(f'{path}: {error}') from None
-
-
-def check_steps(
-  steps: int, batching: batching_lib.Batching, name: str = 'steps'
-) -> None:
-  """Raises a `ValueError` for a run in which nothing would be learned.
-
-  Args:
-    steps: iterations of the run.
-    batching: sizes of batch, rollout and replay.
-    name: what messages call the number of iterations.
-  """
-  if steps <= batching.num_warm_up:
-    raise ValueError(
-      f'{name} {steps} is too few to learn anything: the first '
-      f'{batching.num_warm_up} iterations only fill the replay with the '
-      f'{batching.first_fill} trajectories of a batch. Ask for more, or change '
-      'batch_size, num_envs or min_replay_size'
-    )
 
 
 def _apply_user(layers: layers_lib.Layers, request: Mapping[str, Any]) -> None:

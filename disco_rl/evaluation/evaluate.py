@@ -76,6 +76,9 @@ def evaluate(
   batching: batching_lib.Batching | None = None,
   env_settings: Mapping[str, Any] | None = None,
   settings: Mapping[str, Any] | None = None,
+  net: str | None = None,
+  core: str | None = None,
+  preset: str | None = None,
   devices: Sequence[jax.Device] | None = None,
   chunk_size: int | None = None,
   out: str | os.PathLike[str] | None = None,
@@ -102,6 +105,10 @@ def evaluate(
     env_settings: changes to the default settings of a named environment.
     settings: changes to other settings, by their path as in `disco-rl eval
       --dry-run`, e.g. `{'agent.learning_rate': 3e-4}`.
+    net: name of the network, see `config.networks.choose`; None for the one
+      that suits the environment. Not together with `agent_settings`.
+    core: name of the network's memory, e.g. `'lstm'`; None for none.
+    preset: name of a published evaluation's settings, see `config.presets`.
     devices: devices over which the batch is sharded; by default as many as fit.
     chunk_size: iterations per compiled program, and per row of metrics.
     out: folder for config, metrics, checkpoints and pictures, as in `disco-rl
@@ -142,6 +149,9 @@ def evaluate(
     seeds=list(seeds),
     devices=0 if devices is None else len(devices),
     settings=changes,
+    net=net,
+    core=core,
+    preset=preset,
   )
   objects = run_lib.Objects(
     env_fn=env_fn, agent_settings=agent_settings, devices=devices

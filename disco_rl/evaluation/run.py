@@ -10,6 +10,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import parallel
+from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -113,7 +114,7 @@ class Plan(plan_lib.Plan):
     population = population_lib.Population(
       env_fn,
       settings.agent,
-      resolve.make_batching(settings.batching, 'batching'),
+      batching_lib.from_settings(settings.batching, 'batching'),
       seeds=settings.seeds,
       devices=devices,
       lanes_at_once=settings.lanes_at_once,

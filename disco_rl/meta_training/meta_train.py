@@ -71,6 +71,10 @@ def meta_train(
   seed: int = 0,
   env_settings: Mapping[str, Mapping[str, Any]] | None = None,
   settings: Mapping[str, Any] | None = None,
+  net: str | None = None,
+  core: str | None = None,
+  eval_every: int = 0,
+  eval_envs: Sequence[str] = (),
   agent_settings: config_dict.ConfigDict | None = None,
   critic: types.ValueFnConfig | None = None,
   regularizer: meta_loss.Regularizer | None = None,
@@ -98,6 +102,12 @@ def meta_train(
     env_settings: name of an environment to changes of its default settings.
     settings: changes to other settings, by their path as in `disco-rl
       meta-train --dry-run`, e.g. `{'meta.num_inner_updates': 4}`.
+    net: name of all agents' network, see `config.networks.choose`; None for the
+      one that suits each environment. Not together with `agent_settings`.
+    core: name of the networks' memory, e.g. `'lstm'`; None for none.
+    eval_every: number of meta-updates between evaluations with fresh agents,
+      which are written to `out`; 0 for none.
+    eval_envs: names of environments for the evaluations; by default `envs`.
     agent_settings: settings of all agents, e.g. with a rule of your own; None
       for those that the initial rule was trained with (for random η, those of
       `disco`) and, for each environment, the network suggested for it.
@@ -135,6 +145,10 @@ def meta_train(
   request = dict(
     init=rule.name if rule else resolve.RANDOM,
     env=names,
+    net=net,
+    core=core,
+    eval_every=eval_every,
+    eval_env=list(eval_envs),
     steps=num_updates,
     num_agents=num_agents,
     seed=seed,

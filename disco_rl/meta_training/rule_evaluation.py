@@ -17,6 +17,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.config import batching as batching_lib
 from disco_rl.config import networks
 from disco_rl.config import resolve
 from disco_rl.environments import registry
@@ -116,7 +117,7 @@ class RuleEvaluation:
     return population_lib.Population(
       self._env_fns.get(env) or registry.environment_fn(env, **self._envs[env]),
       agent_settings,
-      resolve.make_batching(self._settings.eval.batching, 'eval.batching'),
+      batching_lib.from_settings(self._settings.eval.batching, 'eval.batching'),
       seeds=range(self._settings.eval.num_seeds),
     )
 

@@ -1,7 +1,6 @@
 """`disco-rl eval`: what it writes, how it resumes, what it refuses."""
 
 import json
-import signal
 
 import jax
 import numpy as np
@@ -22,15 +21,11 @@ from tests.support import runs
 from tests.support import small
 
 
-def _eval(*arguments, rule='actor_critic'):
-  return main.main(['eval', '--rule', rule, '--quiet', *runs.TINY, *arguments])
-
-
 @pytest.fixture(scope='module')
 def whole_run(tmp_path_factory):
   """24 iterations of two seeds without a break."""
   out = tmp_path_factory.mktemp('runs') / 'whole'
-  assert _eval('--steps=24', '--num-seeds=2', f'--out={out}') == 0
+  assert runs.evaluate('--steps=24', '--num-seeds=2', f'--out={out}') == 0
   return out
 
 
@@ -81,7 +76,7 @@ def test_the_command_is_the_library_function(whole_run):
 @pytest.mark.slow
 def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
   out = tmp_path / 'x'
-  assert _eval('--steps=10', '--num-seeds=2', f'--out={out}') == 0
+  assert runs.evaluate('--steps=10', '--num-seeds=2', f'--out={out}') == 0
   # A row written after the checkpoint, and half of another.
   with (out / 'metrics.csv').open('a') as file:
     file.write((out / 'metrics.csv').read_text().splitlines()[-1] + '\n12,')
@@ -95,31 +90,6 @@ def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
     files.read_npz(out / 'params_1.npz'),
     files.read_npz(whole_run / 'params_1.npz'),
   )
-
-
-def test_kill_and_resume_is_the_same_run(tmp_path):
-  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
-  long = ['--rule=actor_critic', '--steps=1200', *runs.TINY]
-  long += ['--set=checkpoint_every=40']
-  assert main.main(['eval', *long, '--quiet', f'--out={whole}']) == 0
-  process = runs.start('eval', *long, f'--out={killed}')
-  runs.wait_for_rows(killed, 20, process)
-  process.kill()
-  process.communicate()
-  assert not (killed / 'params_0.npz').exists()
-  metrics.read_csv(killed / 'metrics.csv')
-
-  process = runs.start('eval', '--resume', str(killed))
-  runs.wait_for_rows(killed, 100, process)
-  process.send_signal(signal.SIGINT)
-  out, error = process.communicate()
-  assert process.returncode == 130, error
-  assert 'Stopping after the current work' in error and (
-    f'Saved. Resume with: disco-rl eval --resume {killed}' in out
-  )
-
-  assert main.main(['eval', '--resume', str(killed), '--quiet']) == 0
-  runs.check_same_files(killed, whole)
 
 
 @pytest.mark.slow
@@ -139,23 +109,6 @@ def test_a_seed_among_others_is_that_seed_alone_bit_exact(
   np.testing.assert_equal(*params)
 
 
-def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
-  env = '--env=gym:tests.support.scripted:ScriptedGym'
-  trouble = '--set=env.kwargs={"die_at": 70}'
-  sizes = [size for size in runs.TINY if 'env.' not in size]
-  out = f'--out={tmp_path / "x"}'
-  arguments = ['--rule=actor_critic', '--quiet', *sizes, env, out, trouble]
-  arguments += ['--set=env.num_workers=2', '--steps=40']
-  assert main.main(['eval', *arguments]) == 1
-  error = capsys.readouterr().err
-  assert 'exit code 3' in error and '--resume' in error
-  rows = metrics.read_csv(tmp_path / 'x' / 'metrics.csv')
-  assert 0 < len(rows) and rows[-1]['iteration'] < 40
-  # New workers, whose clocks begin at 0.
-  resume = ['eval', '--resume', str(tmp_path / 'x'), '--quiet', '--steps=14']
-  assert main.main(resume) == 0
-
-
 def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   monkeypatch.setattr(
     resolve, 'agent_settings', lambda rule, *_: small.settings(rule.kind)
@@ -164,10 +117,10 @@ def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   eta, _ = rule.init_params(jax.random.PRNGKey(1))
   file_format.save(tmp_path / 'mine.npz', eta, {})
   arguments = ('--env=catch_numpy', '--steps=6', f'--out={tmp_path / "a"}')
-  assert _eval(*arguments, rule=str(tmp_path / 'mine.npz')) == 0
+  assert runs.evaluate(*arguments, rule=str(tmp_path / 'mine.npz')) == 0
   # A folder with a rule in it is a rule too.
   arguments = ('--steps=6', f'--out={tmp_path / "b"}')
-  assert _eval(*arguments, rule=str(tmp_path / 'a')) == 0
+  assert runs.evaluate(*arguments, rule=str(tmp_path / 'a')) == 0
   config = json.loads((tmp_path / 'b' / 'config.json').read_text())
   assert config['rule'] == 'a'
 
@@ -201,20 +154,6 @@ def test_the_default_rule_is_the_shipped_one(
   assert main.main(['eval', '--dry-run']) == 0
   config = json.loads(capsys.readouterr().out)
   assert config['rule'] == 'catch_small' and config['update_rule'] == 'disco'
-
-
-def test_a_learner_that_diverges_is_stopped_with_its_last_finite_state(
-  tmp_path, capsys
-):
-  out = tmp_path / 'x'
-  huge = ('--set=agent.learning_rate=1e38', '--set=agent.max_abs_update=1e38')
-  assert _eval('--steps=40', f'--out={out}', *huge) == 1
-  message = capsys.readouterr().err
-  assert 'iteration 4, seed 0: ' in message and 'is not finite' in message
-  assert f'The last finite state is in {out}' in message
-  state = files.read_npz(out / 'state.npz')
-  assert all(np.isfinite(x).all() for x in state.values())
-  assert len(metrics.read_csv(out / 'metrics.csv')) == 1
 
 
 @pytest.mark.parametrize(
@@ -349,17 +288,17 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
 
 def test_a_run_is_not_overwritten_unless_told_to(whole_run, tmp_path, capsys):
   before = {p: p.read_bytes() for p in whole_run.iterdir()}
-  assert _eval('--steps=24', f'--out={whole_run}') == 2
+  assert runs.evaluate('--steps=24', f'--out={whole_run}') == 2
   assert 'already holds a run' in capsys.readouterr().err
   assert before == {p: p.read_bytes() for p in whole_run.iterdir()}
   out = tmp_path / 'x'
-  assert _eval('--steps=4', f'--out={out}') == 0
+  assert runs.evaluate('--steps=4', f'--out={out}') == 0
   before = {p: p.read_bytes() for p in out.iterdir()}
   too_large = '--set=batching.replay_capacity=8000000000'
-  assert _eval(f'--out={out}', '--overwrite', too_large) == 2
+  assert runs.evaluate(f'--out={out}', '--overwrite', too_large) == 2
   assert 'the replay needs' in capsys.readouterr().err
   assert before == {p: p.read_bytes() for p in out.iterdir()}
-  assert _eval('--steps=8', f'--out={out}', '--overwrite') == 0
+  assert runs.evaluate('--steps=8', f'--out={out}', '--overwrite') == 0
   assert metrics.read_csv(out / 'metrics.csv')[-1]['iteration'] == 8
 
 
@@ -367,7 +306,7 @@ def test_damaged_and_foreign_checkpoints_are_refused(
   whole_run, tmp_path, capsys
 ):
   out = tmp_path / 'x'
-  assert _eval('--steps=4', f'--out={out}') == 0
+  assert runs.evaluate('--steps=4', f'--out={out}') == 0
   state = (out / 'state.npz').read_bytes()
   (out / 'state.npz').write_bytes(state[:-50])
   resume = ['eval', '--resume', str(out), '--steps=8', '--quiet']
@@ -389,7 +328,7 @@ def test_damaged_and_foreign_checkpoints_are_refused(
 
 def test_runs_of_another_format_are_refused(tmp_path, capsys):
   out = tmp_path / 'x'
-  assert _eval('--steps=4', f'--out={out}') == 0
+  assert runs.evaluate('--steps=4', f'--out={out}') == 0
   resume = ['eval', '--resume', str(out), '--steps=8', '--quiet']
   state = files.read_npz(out / 'state.npz')
   np.savez(out / 'state.npz', **{**state, '__format__': np.int32(1)})
@@ -414,7 +353,7 @@ def test_dry_run_shows_the_settings_and_writes_nothing(
   tmp_path, monkeypatch, capsys
 ):
   monkeypatch.chdir(tmp_path)
-  assert _eval('--dry-run') == 0
+  assert runs.evaluate('--dry-run') == 0
   shown = json.loads(capsys.readouterr().out)
   assert shown['format'] == 2
   assert shown['settings']['env'] == dict(rows=5, columns=4)

@@ -11,6 +11,7 @@ from disco_rl.cli import main
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
 from disco_rl.environments import registry
+from disco_rl.evaluation import run as run_lib
 from disco_rl.evaluation import training
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
@@ -269,3 +270,18 @@ def test_a_run_is_not_resumed_with_another_rule_or_environment(tmp_path):
   (tmp_path / 'params_0.npz').write_bytes(b'old')
   _evaluate(**more)
   assert (tmp_path / 'params_0.npz').read_bytes() != b'old'
+
+
+def test_networks_by_name():
+  plan = run_lib.Plan(dict(rule='actor_critic', net='conv', core='lstm'))
+  origins = plan.config['origins']
+  assert origins['agent.net_settings.name'] == '--net'
+  assert origins['agent.net_settings.net_args.core'] == '--core'
+  with pytest.raises(ValueError, match='leave out net and core'):
+    disco_rl.evaluate(
+      'catch', 'actor_critic', small.settings('actor_critic'), net='conv'
+    )
+  with pytest.raises(ValueError, match=r'unknown network .nett.'):
+    disco_rl.evaluate('catch', 'actor_critic', net='nett')
+  with pytest.raises(ValueError, match=r'unknown preset .atary.'):
+    disco_rl.evaluate('catch', 'actor_critic', preset='atary')

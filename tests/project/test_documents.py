@@ -15,6 +15,7 @@ DOCUMENTS = sorted(
 )
 # It has a test of its own, which checks its numbers too.
 ELSEWHERE = ('your_own_rule.md',)
+SLOW = ('discovering_a_rule.md',)
 
 
 def _blocks(document: pathlib.Path) -> list[str]:
@@ -28,7 +29,12 @@ def _name(path: pathlib.Path) -> str:
 
 @pytest.mark.parametrize(
   'document',
-  [d for d in DOCUMENTS if _blocks(d) and d.name not in ELSEWHERE],
+  [
+    # Meta-training compiles for long.
+    pytest.param(d, marks=[pytest.mark.slow] * (d.name in SLOW))
+    for d in DOCUMENTS
+    if _blocks(d) and d.name not in ELSEWHERE
+  ],
   ids=_name,
 )
 def test_python_examples_run_in_order(document):

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 
+from disco_rl.cli import main
 from disco_rl.runs import compilation_cache
 from disco_rl.runs import files
 from disco_rl.runs import metrics
@@ -62,3 +63,7 @@ def check_same_files(one, other):
       assert a.keys() == b.keys()
       for key in a:
         np.testing.assert_array_equal(a[key], b[key], err_msg=key)
+
+
+def evaluate(*arguments, rule='actor_critic'):
+  return main.main(['eval', '--rule', rule, '--quiet', *TINY, *arguments])

@@ -1,0 +1,66 @@
+"""`disco-rl eval` after kills, with dead workers and when it diverges."""
+
+import signal
+
+import numpy as np
+
+from disco_rl.cli import main
+from disco_rl.runs import files
+from disco_rl.runs import metrics
+from tests.support import runs
+
+
+def test_kill_and_resume_is_the_same_run(tmp_path):
+  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
+  long = ['--rule=actor_critic', '--steps=1200', *runs.TINY]
+  long += ['--set=checkpoint_every=40']
+  assert main.main(['eval', *long, '--quiet', f'--out={whole}']) == 0
+  process = runs.start('eval', *long, f'--out={killed}')
+  runs.wait_for_rows(killed, 20, process)
+  process.kill()
+  process.communicate()
+  assert not (killed / 'params_0.npz').exists()
+  metrics.read_csv(killed / 'metrics.csv')
+
+  process = runs.start('eval', '--resume', str(killed))
+  runs.wait_for_rows(killed, 100, process)
+  process.send_signal(signal.SIGINT)
+  out, error = process.communicate()
+  assert process.returncode == 130, error
+  assert 'Stopping after the current work' in error and (
+    f'Saved. Resume with: disco-rl eval --resume {killed}' in out
+  )
+
+  assert main.main(['eval', '--resume', str(killed), '--quiet']) == 0
+  runs.check_same_files(killed, whole)
+
+
+def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
+  env = '--env=gym:tests.support.scripted:ScriptedGym'
+  trouble = '--set=env.kwargs={"die_at": 70}'
+  sizes = [size for size in runs.TINY if 'env.' not in size]
+  out = f'--out={tmp_path / "x"}'
+  arguments = ['--rule=actor_critic', '--quiet', *sizes, env, out, trouble]
+  arguments += ['--set=env.num_workers=2', '--steps=40']
+  assert main.main(['eval', *arguments]) == 1
+  error = capsys.readouterr().err
+  assert 'exit code 3' in error and '--resume' in error
+  rows = metrics.read_csv(tmp_path / 'x' / 'metrics.csv')
+  assert 0 < len(rows) and rows[-1]['iteration'] < 40
+  # New workers, whose clocks begin at 0.
+  resume = ['eval', '--resume', str(tmp_path / 'x'), '--quiet', '--steps=14']
+  assert main.main(resume) == 0
+
+
+def test_a_learner_that_diverges_is_stopped_with_its_last_finite_state(
+  tmp_path, capsys
+):
+  out = tmp_path / 'x'
+  huge = ('--set=agent.learning_rate=1e38', '--set=agent.max_abs_update=1e38')
+  assert runs.evaluate('--steps=40', f'--out={out}', *huge) == 1
+  message = capsys.readouterr().err
+  assert 'iteration 4, seed 0: ' in message and 'is not finite' in message
+  assert f'The last finite state is in {out}' in message
+  state = files.read_npz(out / 'state.npz')
+  assert all(np.isfinite(x).all() for x in state.values())
+  assert len(metrics.read_csv(out / 'metrics.csv')) == 1
