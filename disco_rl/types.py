@@ -170,9 +170,10 @@ def mid_or_last(is_last: Array) -> Array:
     `dm_env.StepType` LAST or MID, int32, of the same shape; a NumPy array if
     `is_last` is one.
   """
-  where = np.where if isinstance(is_last, np.ndarray) else jnp.where
   last, mid = int(dm_env.StepType.LAST), int(dm_env.StepType.MID)
-  return where(is_last, last, mid).astype(np.int32)
+  if isinstance(is_last, np.ndarray):
+    return np.where(is_last, last, mid).astype(np.int32)
+  return jnp.where(is_last, last, mid).astype(jnp.int32)
 
 
 @chex_dataclass
