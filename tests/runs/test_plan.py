@@ -24,7 +24,7 @@ class Plan(plan_lib.Plan):
 
   def __init__(self, steps, **settings):
     self.request = dict(steps=steps)
-    self.settings = Settings(steps=steps, **settings)
+    self.settings = Settings(steps=steps, checkpoint_every=2, **settings)
     self.config = run_lib.describe_config(
       self.command, self.request, self.settings, {}, is_by_name=True
     )
