@@ -113,9 +113,9 @@ def is_terminal(stream: TextIO | None) -> bool:
 def width(stream: TextIO | None) -> int:
   """Returns the number of columns of a terminal, or of a usual one."""
   columns = 0
-  with contextlib.suppress(OSError, ValueError, AttributeError):
-    assert stream is not None
-    columns = os.get_terminal_size(stream.fileno()).columns
+  if stream is not None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+      columns = os.get_terminal_size(stream.fileno()).columns
   if columns < 1:
     named = os.environ.get('COLUMNS', '')
     columns = int(named) if named.isdecimal() else 0

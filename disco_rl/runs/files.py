@@ -86,15 +86,32 @@ def storing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def cache_folder() -> pathlib.Path:
-  """Returns the user's cache folder, which may not exist yet."""
+  """Returns the user's cache folder, which may not exist yet.
+
+  A user without a home has one among the temporary files, see
+  `has_private_cache`.
+  """
   if os.environ.get(CACHE_VARIABLE):
     return pathlib.Path(os.environ[CACHE_VARIABLE])
-  if os.environ.get('XDG_CACHE_HOME'):
-    return pathlib.Path(os.environ['XDG_CACHE_HOME']) / 'disco_rl'
-  try:
-    return pathlib.Path.home() / '.cache' / 'disco_rl'
-  except RuntimeError:  # A user without a home.
+  home = _cache_home()
+  if home is None:
     return pathlib.Path(tempfile.gettempdir()) / f'disco_rl-{os.getuid()}'
+  return home / 'disco_rl'
+
+
+def has_private_cache() -> bool:
+  """Returns whether no other user can have made the cache folder."""
+  return bool(os.environ.get(CACHE_VARIABLE)) or _cache_home() is not None
+
+
+def _cache_home() -> pathlib.Path | None:
+  """Returns the folder of all caches of a user; None without a home."""
+  if os.environ.get('XDG_CACHE_HOME'):
+    return pathlib.Path(os.environ['XDG_CACHE_HOME'])
+  try:
+    return pathlib.Path.home() / '.cache'
+  except RuntimeError:
+    return None
 
 
 class _Part(io.FileIO):
