@@ -1,16 +1,47 @@
-"""Errors of users, which are reported without a traceback."""
+"""Errors that are reported to users in one sentence, without a traceback."""
 
 from collections.abc import Iterator
 import contextlib
+import traceback
+
+from disco_rl.runs import console
 
 
 class UsageError(ValueError):
   """Raised for requests that cannot be fulfilled; the message explains why."""
 
+  exit_code = 2
+  word = 'error'
+  advice = ''
+
+
+class StoppedError(RuntimeError):
+  """Raised when a run ended before its end; the message explains why.
+
+  Attributes:
+    advice: a line that says what can be done.
+  """
+
+  exit_code = 1
+  word = 'stopped'
+
+  def __init__(self, message: str, advice: str):
+    """Stores the advice."""
+    super().__init__(message)
+    self.advice = advice
+
+
+def is_for_users(error: BaseException) -> bool:
+  """Returns whether the message of an error is written for users.
+
+  Such errors have an attribute `is_user_facing` that is true.
+  """
+  return bool(getattr(error, 'is_user_facing', False))
+
 
 @contextlib.contextmanager
 def as_usage_errors() -> Iterator[None]:
-  """Converts `ValueError` and `OSError` to `UsageError`, within a block.
+  """Converts errors of users to `UsageError`, within a block.
 
   For the set-up of a command only, where the library raises a `ValueError` with
   a message for users if settings are wrong.
@@ -19,5 +50,39 @@ def as_usage_errors() -> Iterator[None]:
     yield
   except UsageError:
     raise
-  except (ValueError, OSError) as error:
-    raise UsageError(str(error)) from error
+  except OSError as error:
+    raise UsageError(_in_words(error)) from error
+  except Exception as error:
+    if isinstance(error, ValueError) or is_for_users(error):
+      raise UsageError(str(error)) from error
+    raise
+
+
+def report(
+  command: str, error: UsageError | StoppedError, show_traceback: bool
+) -> int:
+  """Prints an error to the standard error.
+
+  Args:
+    command: the command that failed.
+    error: the error.
+    show_traceback: whether to print its traceback first.
+
+  Returns:
+    The exit code.
+  """
+  if show_traceback:
+    cause = error.__cause__ or error
+    console.complain(''.join(traceback.format_exception(cause)))
+  console.complain(f'disco-rl {command}: {error.word}: {error}')
+  if error.advice:
+    console.complain(error.advice)
+  return error.exit_code
+
+
+def _in_words(error: OSError) -> str:
+  """Returns the message of an error of the system, without its number."""
+  if error.errno is None or error.strerror is None:
+    return str(error)
+  what = error.strerror.lower()
+  return f'{error.filename}: {what}' if error.filename else what

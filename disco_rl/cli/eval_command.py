@@ -12,6 +12,7 @@ curve (curve.png) and the agents' final parameters (params_SEED.npz).
 """
 
 import argparse
+import sys
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.evaluation import plan as eval_plan
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import console
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
@@ -113,8 +115,10 @@ def _report(a_run: run_lib.Run) -> None:
   at, values = metrics.curves(a_run.rows, 'average_return')
   finals = metrics.average_returns(a_run.rows, metrics.LAST)
   rows = []
+  is_shown = console.can_show(sys.stdout, plots.SPARKS)
+  sparks = plots.SPARKS if is_shown else plots.ASCII_SPARKS
   for (seed, final), curve in zip(finals.items(), values, strict=True):
-    marks = plots.sparkline(curve[:: max(1, len(curve) // 40)])
+    marks = plots.sparkline(curve[:: max(1, len(curve) // 40)], sparks)
     rows.append((str(seed), f'{curve[0]:.3f}', f'{final:.3f}', marks))
   print(
     tables.format_table(

@@ -97,7 +97,7 @@ def save(
       f'{_MAX_COMMENT_BYTES}'
     )
 
-  with files.atomic_writer(path) as file:
+  with files.atomic_writer(path, make_folder=True) as file:
     np.savez(file, **flat)
     with zipfile.ZipFile(file, 'a') as archive:
       archive.comment = comment

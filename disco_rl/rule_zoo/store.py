@@ -195,6 +195,11 @@ def download(
           f'what {info.url} sent is not {info.name}: its SHA-256 is '
           f'{digest.hexdigest()}, not {info.sha256}. Try again; or {advice}'
         )
+  except files.StorageError as error:
+    raise RuleFileError(
+      f'could not download {info.name}: {error}; name another folder in '
+      f'{files.CACHE_VARIABLE}'
+    ) from None
   except (OSError, http.client.HTTPException) as error:
     raise RuleFileError(
       f'could not download {info.name} ({error}). Is there a network? If not, '

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from disco_rl.runs import files
+
 Row = dict[str, float]
 
 _INTEGERS = ('iteration', 'seed', 'env_steps', 'episodes')
@@ -69,19 +71,14 @@ def summarize(
 def append_csv(
   path: str | os.PathLike[str], rows: Sequence[Mapping[str, float]]
 ) -> None:
-  """Appends rows to a CSV file in one write; a new file gets a header.
+  """Appends rows to a CSV file, all or none; a new file gets a header.
 
   Args:
     path: path of the file, made if it does not exist.
     rows: rows with the same columns as the file, in the same order.
   """
-  if not rows:
-    return
-  path = pathlib.Path(path)
-  is_new = not path.exists() or not path.stat().st_size
-  with path.open('ab', buffering=0) as file:
-    file.write(_to_text(rows, header=is_new).encode())
-    os.fsync(file.fileno())
+  if rows:
+    files.append(path, lambda is_new: _to_text(rows, header=is_new).encode())
 
 
 def to_csv(rows: Sequence[Mapping[str, float]]) -> str:

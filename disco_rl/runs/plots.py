@@ -12,6 +12,10 @@ from disco_rl.runs import metrics
 
 Rows = Sequence[Mapping[str, float]]
 
+# Characters of `sparkline`, and those for terminals that lack them.
+SPARKS = '▁▂▃▄▅▆▇█'
+ASCII_SPARKS = '_.-=*#'
+
 _NAMES = dict(
   average_return='average return of episodes',
   env_steps='environment steps of one agent',
@@ -152,7 +156,7 @@ def grid(
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
   """Writes a figure as PNG, atomically."""
-  with files.atomic_writer(path) as file:
+  with files.atomic_writer(path, make_folder=True) as file:
     # Without metadata, so that the same curves give the same file.
     figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
 
@@ -177,11 +181,12 @@ def _new_figure(height: float = 4.2) -> Any:
   return figure.Figure(figsize=(7, height), layout='constrained')
 
 
-def sparkline(values: Sequence[float]) -> str:
+def sparkline(values: Sequence[float], marks: str = SPARKS) -> str:
   """Draws a curve as one line of text, for terminals.
 
   Args:
     values: the points; non-finite values leave a gap.
+    marks: characters from low to high.
 
   Returns:
     One character per point.
@@ -190,7 +195,6 @@ def sparkline(values: Sequence[float]) -> str:
   if not finite:
     return ' ' * len(values)
   low, high = min(finite), max(finite)
-  marks = '▁▂▃▄▅▆▇█'
   scale = (len(marks) - 1) / ((high - low) or 1.0)
   return ''.join(
     marks[round((value - low) * scale)] if np.isfinite(value) else ' '

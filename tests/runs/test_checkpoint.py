@@ -31,10 +31,10 @@ def _assert_same(actual, wanted):
 
 
 def test_round_trip(tmp_path):
-  checkpoint.save(tmp_path / 'run' / 'state.npz', TREE)
-  _assert_same(checkpoint.load(tmp_path / 'run' / 'state.npz', TREE), TREE)
+  checkpoint.save(tmp_path / 'state.npz', TREE)
+  _assert_same(checkpoint.load(tmp_path / 'state.npz', TREE), TREE)
   # Keys draw on as if nothing had happened.
-  loaded = checkpoint.load(tmp_path / 'run' / 'state.npz', TREE)
+  loaded = checkpoint.load(tmp_path / 'state.npz', TREE)
   np.testing.assert_array_equal(
     jax.random.uniform(loaded['key'][0]), jax.random.uniform(TREE['key'][0])
   )
