@@ -10,14 +10,21 @@ class UsageError(ValueError):
 
 @contextlib.contextmanager
 def as_usage_errors() -> Iterator[None]:
-  """Converts `ValueError` and `OSError` to `UsageError`, within a block.
+  """Converts errors with a message for users to `UsageError`, within a block.
 
-  For the set-up of a command only, where the library raises a `ValueError` with
-  a message for users if settings are wrong.
+  For the set-up of a command only, where the library raises a `ValueError` if
+  settings are wrong, and a user-facing error if code of the user fails.
   """
   try:
     yield
   except UsageError:
     raise
-  except (ValueError, OSError) as error:
-    raise UsageError(str(error)) from error
+  except Exception as error:
+    if isinstance(error, ValueError | OSError) or is_user_facing(error):
+      raise UsageError(str(error)) from error
+    raise
+
+
+def is_user_facing(error: BaseException) -> bool:
+  """Returns whether an error's message alone tells users what to do."""
+  return getattr(error, 'is_user_facing', False) is True

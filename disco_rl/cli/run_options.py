@@ -11,7 +11,6 @@ from typing import Any
 
 from disco_rl.cli import errors
 from disco_rl.config import networks
-from disco_rl.environments.wrappers import worker_env
 from disco_rl.networks import cores
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
@@ -175,7 +174,9 @@ def _execute(
   with a_run, interrupts.Interrupts() as interrupt:
     try:
       outcome = a_run.execute(should_stop=lambda: interrupt.requested)
-    except worker_env.WorkerError as error:
+    except Exception as error:
+      if not errors.is_user_facing(error):
+        raise
       a_run.bar.close()
       print(f'disco-rl {command}: stopped: {error}', file=sys.stderr)
       print(
