@@ -8,11 +8,10 @@ type and message of the error, and the file and line that it comes from. The
 error itself is the cause.
 """
 
-from collections.abc import Iterator
-import contextlib
 import pathlib
 import sysconfig
 import traceback
+from typing import Any
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _STANDARD_LIBRARY = pathlib.Path(sysconfig.get_path('stdlib'))
@@ -40,27 +39,41 @@ class InvalidEnvironmentError(ForeignCodeError, ValueError):
   """
 
 
-@contextlib.contextmanager
-def boundary(
-  doing: str, passes: type[Exception] | tuple[type[Exception], ...] = ()
-) -> Iterator[None]:
+class boundary:  # noqa: N801, since it is used like a function.
   """Converts every error within a block to a `ForeignCodeError`.
 
   `SystemExit` is converted, too; `KeyboardInterrupt` is not.
-
-  Args:
-    doing: begins the message, e.g. `'cannot import my_module'`.
-    passes: errors that are unchanged if this library raised them, e.g. for
-      settings that it refuses.
   """
-  try:
-    yield
-  except (ForeignCodeError, KeyboardInterrupt, GeneratorExit):
-    raise
-  except BaseException as error:
-    if isinstance(error, passes) and _is_raised_here(error):
-      raise
-    raise ForeignCodeError(f'{doing}: {describe(error)}') from error
+
+  def __init__(
+    self,
+    doing: str,
+    passes: type[Exception] | tuple[type[Exception], ...] = (),
+  ):
+    """Sets what the message says.
+
+    Args:
+      doing: begins the message, e.g. `'cannot import my_module'`.
+      passes: errors that are unchanged if this library raised them, e.g. for
+        settings that it refuses.
+    """
+    self._doing = doing
+    self._passes = passes
+
+  def __enter__(self) -> None:
+    """Does nothing."""
+
+  def __exit__(
+    self, kind: Any, error: BaseException | None, trace: Any
+  ) -> None:
+    """Converts the error, if there is one."""
+    is_converted = isinstance(error, Exception | SystemExit)
+    if not is_converted or isinstance(error, ForeignCodeError):
+      return
+    assert error is not None
+    if isinstance(error, self._passes) and _is_raised_here(error):
+      return
+    raise ForeignCodeError(f'{self._doing}: {describe(error)}') from error
 
 
 def describe(error: BaseException) -> str:

@@ -256,7 +256,8 @@ def check_same(new: Any, old: Any, name: str, old_name: str) -> None:
   """
   news = jax.tree_util.tree_leaves_with_path(new)
   olds = jax.tree_util.tree_leaves_with_path(old)
-  if jax.tree.structure(new) != jax.tree.structure(old):
+  structures: list[Any] = [jax.tree.structure(tree) for tree in (new, old)]
+  if structures[0] != structures[1]:
     shown, before = (
       [jax.tree_util.keystr(path) or 'one array' for path, _ in leaves]
       for leaves in (news, olds)
@@ -281,14 +282,16 @@ def _explain_difference(observation: Any, layout: Layout, name: str) -> str:
       f'{name} an observation of {len(leaves)} arrays, but its spec has '
       f'{len(layout.shapes)}'
     )
-  for (path, leaf), shape, dtype in zip(
-    leaves, layout.shapes, layout.dtypes, strict=True
-  ):
-    if np.shape(leaf) != shape or _narrow(_dtype(leaf)) != dtype:
-      break
+  path, leaf, shape, dtype = next(
+    (path, leaf, shape, dtype)
+    for (path, leaf), shape, dtype in zip(
+      leaves, layout.shapes, layout.dtypes, strict=True
+    )
+    if np.shape(leaf) != shape or _narrow(_dtype(leaf)) != dtype
+  )
   return (
     f'{name} the observation{jax.tree_util.keystr(path)} {_show(leaf)}, but '
-    f'its spec says {dtype} of the shape {shape}'
+    f'its spec says {dtype} and the shape {shape}'
   )
 
 

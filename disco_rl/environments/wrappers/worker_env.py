@@ -232,13 +232,11 @@ class _Worker:
       ) from error
     if is_ok:
       return answer
-    error, text = answer
+    failure, text = answer
     cause = RemoteTracebackError(text)
-    if isinstance(
-      error, ValueError
-    ):  # Refused, as it would be without workers.
-      raise error from cause
-    raise WorkerError(f'{self._name} {_after_name(error)}') from cause
+    if isinstance(failure, ValueError):  # As it would be without workers.
+      raise failure from cause
+    raise WorkerError(f'{self._name} {_after_name(failure)}') from cause
 
   def start_to_close(self) -> None:
     self._pipe.close()  # The worker ends when its pipe is closed.
