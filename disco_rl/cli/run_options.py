@@ -187,7 +187,10 @@ def _execute(
       return 1
     if outcome.error is not None:
       print(f'disco-rl {command}: stopped: {outcome.error}', file=sys.stderr)
-      print(f'The last finite state is in {folder.state_path}', file=sys.stderr)
+      if folder.state_path.exists():
+        print(
+          f'The last finite state is in {folder.state_path}', file=sys.stderr
+        )
       return 1
     if outcome.reason is loop.Reason.INTERRUPTED:
       print(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')

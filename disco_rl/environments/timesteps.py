@@ -216,6 +216,19 @@ def check_values(
       f'{layout.environment}: {method} returned a step_type of '
       f'{step_type.tolist()[:8]}; {_STEP_TYPES} are known (FIRST, MID, LAST)'
     )
+  check_finite(timestep, layout.environment)
+
+
+def check_finite(
+  timestep: types.EnvironmentTimestep, environment: str, place: str = ''
+) -> None:
+  """Raises a `NonFiniteError` for NaN or infinity on the host.
+
+  Args:
+    timestep: leaves [B, ...].
+    environment: name of the environment, for the message.
+    place: when it was returned, for the message.
+  """
   arrays = [*jax.tree.leaves(timestep.observation), timestep.reward]
   for i, array in enumerate(arrays):
     if not is_float(array):
@@ -224,10 +237,11 @@ def check_values(
     if not finite.all():
       first = tuple(np.argwhere(~finite)[0])
       raise NonFiniteError(
-        layout.environment,
+        environment,
         names(timestep)[i],
         int(first[0]),
         float(np.asarray(array)[first]),
+        place,
       )
 
 

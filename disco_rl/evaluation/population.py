@@ -26,6 +26,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import schema
 from disco_rl.environments import base
 from disco_rl.environments import registry
+from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
@@ -39,6 +40,7 @@ class Population:
     agent: the agent, the same for all seeds.
     batching: the sizes of one agent's batches, over all devices.
     seeds: the seeds, one per agent.
+    env_name: name of the environment, for messages.
     placement: the devices, over which each batch is sharded.
   """
 
@@ -84,6 +86,7 @@ class Population:
       # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
     actor = actors.make(self.agent, env)
+    self.env_name = actor.env_name
     self._loop = agent_loop.AgentLoop(self.agent, actor, shard, axis_name)
     self._is_pure = actor.is_pure
     # Environments on the host have one actor per seed. The one above was made
@@ -105,7 +108,9 @@ class Population:
     """
     keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
     if self._is_pure:
-      return self._init_checked(keys, None)
+      state = self._init_checked(keys, None)
+      self._check_first_timesteps(state.actor.timestep)
+      return state
     self._make_host_actors()
     states = tuple(
       actor.init(*jax.random.split(agent_loop.actor_rng(key)))
@@ -206,6 +211,17 @@ class Population:
         env = self._env_fn(self.batching.num_envs, seed)
       self._host_actors.append(self._host_actor.with_env(env))
 
+  def _check_first_timesteps(self, timestep: types.EnvironmentTimestep) -> None:
+    """Checks that environments in JAX begin with finite numbers.
+
+    Args:
+      timestep: leaves [K, B, ...].
+    """
+    timestep = self.placement.fetch(timestep)
+    for k, seed in enumerate(self.seeds):
+      own = jax.tree.map(lambda x, k=k: x[k], timestep)
+      timesteps.check_finite(own, self.env_name, f'reset, seed {seed}')
+
   def _init_checked(
     self, keys: chex.PRNGKey, actor_states: Any
   ) -> agent_loop.LoopState:
@@ -225,8 +241,9 @@ class Population:
   ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
     """Implements `run` for environments on the host."""
     keys = _split_keys(state.rng)
+    done = int(state.iteration)
     actor_states, rollouts = self._act_on_host(
-      state.learner.params, state.actor, keys.act
+      state.learner.params, state.actor, keys.act, done + 1
     )
     all_metrics = []
     for i in range(num_iterations):
@@ -252,20 +269,29 @@ class Population:
           state.learner.params if params is None else params,
           actor_states,
           keys.act,
+          done + i + 2,
         )
     return state, jax.tree.map(
       lambda *xs: np.stack(xs), *self.placement.fetch(all_metrics)
     )
 
   def _act_on_host(
-    self, params: types.AgentParams, states: Any, keys: np.ndarray
+    self,
+    params: types.AgentParams,
+    states: Any,
+    keys: np.ndarray,
+    iteration: int,
   ) -> tuple[tuple[actors.ActorState, ...], tuple[types.ActorRollout, ...]]:
     """Acts for one rollout of every agent, with leaves [T+1, B, ...]."""
     new_states, rollouts = [], []
     for k, actor in enumerate(self._host_actors):
       own = jax.tree.map(lambda x, k=k: x[k], params)
       step_keys = jax.random.split(keys[k], self.batching.rollout_length)
-      state, rollout = actor.unroll(own, states[k], step_keys)
+      try:
+        state, rollout = actor.unroll(own, states[k], step_keys)
+      except timesteps.NonFiniteError as error:
+        place = f'iteration {iteration}, seed {self.seeds[k]}'
+        raise error.at(place) from None
       new_states.append(state)
       rollouts.append(rollout)
     if len(self.placement.devices) > 1:

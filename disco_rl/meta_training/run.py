@@ -14,6 +14,7 @@ from disco_rl import types
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
+from disco_rl.learning import actors
 from disco_rl.meta_training import groups
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures
@@ -206,7 +207,9 @@ class Plan(plan_lib.Plan):
       )
     every = self.settings.checkpoint_every
     return all_hooks + [
-      hooks.Checkpoint(trainable, folder.state_path, every),
+      hooks.Checkpoint(
+        trainable, folder.state_path, every, private=actors.PRIVATE
+      ),
       hooks.Periodic(every, lambda _, state: self.started(folder, state)),
       hooks.Periodic(every, lambda *_: _draw(rows, folder)),
     ]

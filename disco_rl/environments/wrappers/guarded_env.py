@@ -6,6 +6,8 @@ from typing import Any
 import warnings
 
 import chex
+import jax
+import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
@@ -86,6 +88,12 @@ class GuardedEnvironment(base.Environment):
       )
     return new_states, timestep
 
+  def trace(self) -> None:
+    """Traces `reset` and `step` in JAX, to detect errors before a run."""
+    states, _ = jax.eval_shape(self.reset, jax.random.PRNGKey(0))
+    actions = types.ArraySpec((self.batch_size,), np.int32)
+    jax.eval_shape(self.step, states, actions)
+
   def snapshot(self) -> Any:
     """Returns a snapshot of the environment."""
     with foreign.boundary(f'{self.name} failed in snapshot'):
@@ -161,6 +169,7 @@ class GuardedFn:
     """
     self._env_fn = env_fn
     self._env_name = name
+    self._was_traced = False
     self.__name__ = getattr(env_fn, '__name__', type(env_fn).__name__)
 
   def __call__(self, batch_size: int, seed: int) -> base.Environment:
@@ -168,7 +177,11 @@ class GuardedFn:
     build = functools.partial(self._env_fn, batch_size, seed)
     env = make(build, batch_size, self._env_name)
     try:
-      return GuardedEnvironment(env, self._env_name)
+      guarded = GuardedEnvironment(env, self._env_name)
+      if guarded.is_jittable and not self._was_traced:
+        guarded.trace()
+        self._was_traced = True
     except BaseException:
       env.close()
       raise
+    return guarded
