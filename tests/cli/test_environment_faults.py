@@ -111,6 +111,7 @@ def test_trouble_at_the_start_writes_nothing(
   assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
   _check_healed_run_is_whole(
     DM, 'step', 27, 'failed in step 27: RuntimeError: as', paths, capsys
