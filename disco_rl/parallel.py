@@ -22,7 +22,6 @@ import jax
 import numpy as np
 
 from disco_rl import compat
-from disco_rl import types
 
 _LANES, _BATCH = 'lanes', 'batch'
 
@@ -185,10 +184,6 @@ class Placement:
     """Copies arrays to the host."""
     return jax.device_get(tree)
 
-  def shard_key(self, key: chex.PRNGKey) -> chex.PRNGKey:
-    """Returns the key of this batch shard, inside a program."""
-    return shard_key(key, self.batch_axis)
-
 
 def shard_key(key: chex.PRNGKey, batch_axis: Any | None) -> chex.PRNGKey:
   """Returns a key that differs between the shards of a batch.
@@ -260,8 +255,3 @@ def mean(tree: Any, axis: Any | None) -> Any:
 def total(tree: Any, axis: Any | None) -> Any:
   """Sums a tree over the shards of an axis; unchanged if that is None."""
   return tree if axis is None else jax.lax.psum(tree, axis)
-
-
-def copy(tree: types.AgentParams) -> Any:
-  """Copies every leaf, since donated buffers must not be shared."""
-  return jax.tree.map(lambda x: jax.numpy.array(x, copy=True), tree)

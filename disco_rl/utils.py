@@ -171,6 +171,19 @@ def tree_stack(
   return jax.tree.map(lambda *xs: jnp.stack(xs, axis=axis), *elems)
 
 
+def copy_tree(tree: Any) -> Any:
+  """Copies every array of a tree, since donated buffers must not be shared.
+
+  Args:
+    tree: a tree of arrays; other leaves are kept as they are.
+
+  Returns:
+    The tree with copies on the device.
+  """
+  copy = lambda x: jnp.array(x, copy=True) if isinstance(x, types.Array) else x
+  return jax.tree.map(copy, tree)
+
+
 def cast_to_single_precision(
   tree_like: chex.ArrayTree, cast_ints: bool = True, host_data: bool = False
 ) -> chex.ArrayTree:

@@ -31,7 +31,7 @@ def test_learning_keeps_the_state_and_changes_the_parameters(rule):
   rng = jax.random.PRNGKey(1)
   rollout = small.act(an_agent, state.params, rng, 6)
   step = jax.jit(an_agent.learner_step, static_argnums=5)
-  copies = small.copy_tree((state, rollout))
+  copies = utils.copy_tree((state, rollout))
   new_state = state
   for _ in range(2):
     new_state, net_state, log = step(

@@ -197,7 +197,7 @@ def _rule_line(
   show = lambda x: f'{x:.3f}' if np.isfinite(x) else '-'
   return (
     str(run.path),
-    run.config['rule'],
+    run.config['init'],
     env,
     str(int(run.rows[-1]['iteration'])),
     show(rule_evaluation.mean_return(values[:part])),

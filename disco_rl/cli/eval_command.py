@@ -22,7 +22,7 @@ from disco_rl.cli import tables
 from disco_rl.config import presets
 from disco_rl.config import resolve
 from disco_rl.environments import registry
-from disco_rl.evaluation import run as eval_run
+from disco_rl.evaluation import plan as eval_plan
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='disco_103 (the published rule, downloaded once), another name that '
     '`disco-rl rules` lists, the path of a rule file, the folder of a run (its '
     'best rule, or else its last), or the hand-designed '
-    f'{" or ".join(rule_registry.hand_designed())} (default: '
+    f'{" or ".join(rule_registry.known_names())} (default: '
     f'{rule_lib.DEFAULT}, a small rule that is shipped with the library)',
   )
   add(
@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
   command = run_options.RunCommand(
     defaults=resolve.EVALUATION,
-    make_plan=eval_run.Plan,
-    plan_of_folder=eval_run.plan_of_folder,
+    make_plan=eval_plan.Plan,
+    plan_of_folder=eval_plan.plan_of_folder,
     name_run=lambda plan: f'{plan.request["env"]}-{plan.rule.name}',
     describe_start=_describe_start,
     finish=_finish,
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
   return run_options.run(arguments, command)
 
 
-def _describe_start(plan: eval_run.Plan, a_run: run_lib.Run) -> str:
+def _describe_start(plan: eval_plan.Plan, a_run: run_lib.Run) -> str:
   """Describes rule, environment, seeds and devices, before compiling."""
   trainable: Any = a_run.trainable
   devices = trainable.population.placement.devices
@@ -103,7 +103,7 @@ def _describe_start(plan: eval_run.Plan, a_run: run_lib.Run) -> str:
 
 def _finish(a_run: run_lib.Run, outcome: loop.Outcome) -> None:
   """Saves the final parameters, and prints a table."""
-  eval_run.save_final_params(a_run, outcome.state)
+  eval_plan.save_final_params(a_run, outcome.state)
   _report(a_run)
 
 

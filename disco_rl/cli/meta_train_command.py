@@ -24,7 +24,7 @@ from disco_rl.cli import run_options
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
 from disco_rl.meta_training import pictures
-from disco_rl.meta_training import run as meta_run
+from disco_rl.meta_training import plan as meta_plan
 from disco_rl.rule_zoo import file_format
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
@@ -89,8 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
   command = run_options.RunCommand(
     defaults=resolve.META_TRAINING,
-    make_plan=meta_run.Plan,
-    plan_of_folder=meta_run.plan_of_folder,
+    make_plan=meta_plan.Plan,
+    plan_of_folder=meta_plan.plan_of_folder,
     name_run=lambda plan: f'meta-{"-".join(plan.request["env"])}',
     describe_start=_describe_start,
     finish=lambda a_run, _: _report(a_run),
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
   return run_options.run(arguments, command)
 
 
-def _describe_start(plan: meta_run.Plan, a_run: run_lib.Run) -> str:
+def _describe_start(plan: meta_plan.Plan, a_run: run_lib.Run) -> str:
   """Describes agents, environments and the initial η, before compiling."""
   del a_run
   envs = plan.request['env']

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from disco_rl import agent as agent_lib
 from disco_rl import parallel
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.config import batching as batching_lib
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
@@ -91,10 +92,10 @@ class AgentLoop:
     learner_rng, actor_rng, rng = jax.random.split(rng, 3)
     learner = self._agent.initial_learner_state(learner_rng)
     # Copied, since target parameters may share buffers with parameters.
-    learner = parallel.copy(learner)
+    learner = utils.copy_tree(learner)
     if actor_state is None:
       actor_state = self._actor.init(
-        *jax.random.split(self._shard_key(actor_rng))
+        *jax.random.split(parallel.shard_key(actor_rng, self._axis_name))
       )
     spec = self._actor.rollout_spec(
       learner.params, actor_state, self._batching.rollout_length
@@ -128,7 +129,9 @@ class AgentLoop:
       state: LoopState, _: None
     ) -> tuple[LoopState, dict[str, jax.Array]]:
       keys = Keys.split(state.rng)
-      step_keys = jax.random.split(self._shard_key(keys.act), num_steps)
+      step_keys = jax.random.split(
+        parallel.shard_key(keys.act, self._axis_name), num_steps
+      )
       actor_state, rollout = self._actor.unroll(
         state.learner.params, state.actor, step_keys
       )
@@ -177,7 +180,10 @@ class AgentLoop:
       learner: agent_lib.LearnerState,
     ) -> tuple[agent_lib.LearnerState, types.LogDict]:
       batch = replay.next_batch(
-        buffer, fresh, self._shard_key(sample_rng), self._batching
+        buffer,
+        fresh,
+        parallel.shard_key(sample_rng, self._axis_name),
+        self._batching,
       )
       new_learner, out = self._agent.learner.update(
         eta, learner, batch, learn_rng, backprop=False
@@ -214,9 +220,6 @@ class AgentLoop:
       buffer=buffer,
     )
     return new_state, {**log, **finished._asdict()}
-
-  def _shard_key(self, rng: chex.PRNGKey) -> chex.PRNGKey:
-    return parallel.shard_key(rng, self._axis_name)
 
 
 def actor_rng(rng: chex.PRNGKey) -> chex.PRNGKey:

@@ -24,7 +24,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
-from disco_rl.evaluation import run as run_lib
+from disco_rl.evaluation import plan as plan_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
@@ -153,16 +153,16 @@ def evaluate(
     core=core,
     preset=preset,
   )
-  objects = run_lib.Objects(
+  objects = plan_lib.Objects(
     env_fn=env_fn, agent_settings=agent_settings, devices=devices
   )
-  plan = run_lib.Plan(request, rule, objects)
+  plan = plan_lib.Plan(request, rule, objects)
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
     outcome = run.execute()
     if outcome.error is not None:
       raise outcome.error
     if run.folder is not None:
-      run_lib.save_final_params(run, outcome.state)
+      plan_lib.save_final_params(run, outcome.state)
   return Evaluation(outcome.state, run.rows, rule.name)
 
 

@@ -24,12 +24,11 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import schema
-from disco_rl.environments import base
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
+from disco_rl.evaluation import lanes
 from disco_rl.learning import actors
-from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import replay
 
 
@@ -78,7 +77,6 @@ class Population:
       devices = parallel.most_devices(batching.fits_shards)
     self.placement = parallel.Placement(devices, lanes_at_once=lanes_at_once)
     shard = batching.per_shard(self.placement.num_batch_shards)
-    self._overlap_acting = overlap_acting
     env = self._env_fn(batching.num_envs, self.seeds[0])
     axis_name = self.placement.batch_axis
     self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
@@ -88,13 +86,21 @@ class Population:
     actor = actors.make(self.agent, env)
     self.env_name = actor.env_name
     self._loop = agent_loop.AgentLoop(self.agent, actor, shard, axis_name)
-    self._is_pure = actor.is_pure
-    # Environments on the host have one actor per seed. The one above was made
-    # for its specs, and becomes that of the first seed.
-    self._host_actor: Any = actor
-    self._unused_env: base.Environment | None = None if self._is_pure else env
-    self._host_actors: list[actors.Actor] = []
     self._compile()
+    self._lanes: lanes.Lanes
+    if isinstance(actor, actors.DeviceActor):
+      self._lanes = lanes.DeviceLanes(self._run, self.placement)
+    else:
+      self._lanes = lanes.HostLanes(
+        self._learn,
+        self.placement,
+        actor,
+        env,
+        lambda seed: self._env_fn(batching.num_envs, seed),
+        self.seeds,
+        batching,
+        overlap_acting=overlap_acting,
+      )
 
   def init(self) -> agent_loop.LoopState:
     """Makes fresh agents, leaves [K, ...] except for the two counters.
@@ -107,19 +113,18 @@ class Population:
       sharded over devices along its batch axis, 1.
     """
     keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
-    if self._is_pure:
-      state = self._init_checked(keys, None)
-      self._check_first_timesteps(state.actor.timestep)
-      return state
-    self._make_host_actors()
-    states = tuple(
-      actor.init(*jax.random.split(agent_loop.actor_rng(key)))
-      for actor, key in zip(self._host_actors, keys, strict=True)
+    stacked, actor_states = self._lanes.reset(keys)
+    parallel.check_fits(
+      jax.eval_shape(self._init, keys, stacked).buffer,
+      'the replay',
+      'make replay_capacity smaller, or train fewer agents at once',
     )
-    # The states of environments may be any objects, and are not stacked.
-    visible = [state._replace(env_state=None) for state in states]
-    stacked = jax.tree.map(lambda *xs: np.stack(xs), *visible)
-    return self._init_checked(keys, stacked)._replace(actor=states)
+    # Programs run on the devices of their arguments.
+    state = self._init(self.placement.put(keys, parallel.REPLICATED), stacked)
+    if actor_states is not None:
+      return state._replace(actor=actor_states)
+    self._check_first_timesteps(state.actor.timestep)
+    return state
 
   def run(
     self,
@@ -139,11 +144,7 @@ class Population:
     """
     if num_iterations < 1:
       raise ValueError(f'num_iterations must be >= 1, got {num_iterations}')
-    if self._is_pure:
-      state, metrics = self._run(eta, state, num_iterations)
-      metrics = self.placement.fetch(metrics)
-      return state, {name: x.T for name, x in metrics.items()}
-    return self._run_on_host(eta, state, num_iterations)
+    return self._lanes.run(eta, state, num_iterations)
 
   def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
     """Returns the state in a form that can be saved.
@@ -154,13 +155,7 @@ class Population:
     Returns:
       The state, with snapshots of the environments on the host that make them.
     """
-    if self._is_pure:
-      return state
-    states = tuple(
-      actor.to_checkpoint(own)
-      for actor, own in zip(self._host_actors, state.actor, strict=True)
-    )
-    return state._replace(actor=states)
+    return self._lanes.to_checkpoint(state)
 
   def from_checkpoint(
     self, saved: agent_loop.LoopState
@@ -173,43 +168,13 @@ class Population:
     Returns:
       The state. Environments on the host without snapshots are reset.
     """
-    if self._is_pure:
-      return self.placement.put(saved, self._state_specs)
-    if not self._host_actors:
-      self._make_host_actors()
-    restored = [
-      actor.from_checkpoint(own)
-      for actor, own in zip(self._host_actors, saved.actor, strict=True)
-    ]
-    # Returns of episodes that were cut off are not continued.
-    goes_on = np.asarray([go_on for _, go_on in restored])[:, None]
-    episodes = jax.tree.map(
-      lambda old, new: np.where(goes_on, old, new),
-      saved.episodes,
-      episodes_lib.init(self.batching.num_envs),
+    return self._lanes.from_checkpoint(
+      saved, lambda state: self.placement.put(state, self._state_specs)
     )
-    learning = self.placement.put(
-      saved._replace(actor=None, episodes=episodes), self._state_specs
-    )
-    return learning._replace(actor=tuple(state for state, _ in restored))
 
   def close(self) -> None:
     """Closes environments on the host."""
-    for actor in self._host_actors:
-      actor.close()
-    if self._unused_env is not None:
-      self._unused_env.close()
-
-  def _make_host_actors(self) -> None:
-    """Makes one new environment and actor per seed."""
-    for actor in self._host_actors:
-      actor.close()
-    self._host_actors = []
-    for seed in self.seeds:
-      env, self._unused_env = self._unused_env, None
-      if env is None:
-        env = self._env_fn(self.batching.num_envs, seed)
-      self._host_actors.append(self._host_actor.with_env(env))
+    self._lanes.close()
 
   def _check_first_timesteps(self, timestep: types.EnvironmentTimestep) -> None:
     """Checks that environments in JAX begin with finite numbers.
@@ -221,82 +186,6 @@ class Population:
     for k, seed in enumerate(self.seeds):
       own = jax.tree.map(lambda x, k=k: x[k], timestep)
       timesteps.check_finite(own, self.env_name, f'reset, seed {seed}')
-
-  def _init_checked(
-    self, keys: chex.PRNGKey, actor_states: Any
-  ) -> agent_loop.LoopState:
-    """Makes fresh agents, if the replay fits into memory."""
-    parallel.check_fits(
-      jax.eval_shape(self._init, keys, actor_states).buffer,
-      'the replay',
-      'make replay_capacity smaller, or train fewer agents at once',
-    )
-    # Programs run on the devices of their arguments.
-    return self._init(
-      self.placement.put(keys, parallel.REPLICATED), actor_states
-    )
-
-  def _run_on_host(
-    self, eta: types.MetaParams, state: Any, num_iterations: int
-  ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
-    """Implements `run` for environments on the host."""
-    keys = _split_keys(state.rng)
-    done = int(state.iteration)
-    actor_states, rollouts = self._act_on_host(
-      state.learner.params, state.actor, keys.act, done + 1
-    )
-    all_metrics = []
-    for i in range(num_iterations):
-      is_last = i == num_iterations - 1
-      params = None
-      if self._overlap_acting and not is_last:
-        # Copied, since the state is donated.
-        params = parallel.copy(state.learner.params)
-      # The environments stay on the host.
-      state, metrics = self._learn(
-        eta,
-        state._replace(rng=keys.carry, actor=None),
-        rollouts,
-        keys.learn,
-      )
-      state = state._replace(actor=actor_states)
-      all_metrics.append(metrics)
-      if not is_last:
-        # Dispatch is asynchronous: with old parameters, acting overlaps with
-        # the learner step.
-        keys = _split_keys(keys.carry)
-        actor_states, rollouts = self._act_on_host(
-          state.learner.params if params is None else params,
-          actor_states,
-          keys.act,
-          done + i + 2,
-        )
-    return state, jax.tree.map(
-      lambda *xs: np.stack(xs), *self.placement.fetch(all_metrics)
-    )
-
-  def _act_on_host(
-    self,
-    params: types.AgentParams,
-    states: Any,
-    keys: np.ndarray,
-    iteration: int,
-  ) -> tuple[tuple[actors.ActorState, ...], tuple[types.ActorRollout, ...]]:
-    """Acts for one rollout of every agent, with leaves [T+1, B, ...]."""
-    new_states, rollouts = [], []
-    for k, actor in enumerate(self._host_actors):
-      own = jax.tree.map(lambda x, k=k: x[k], params)
-      step_keys = jax.random.split(keys[k], self.batching.rollout_length)
-      try:
-        state, rollout = actor.unroll(own, states[k], step_keys)
-      except timesteps.NonFiniteError as error:
-        place = f'iteration {iteration}, seed {self.seeds[k]}'
-        raise error.at(place) from None
-      new_states.append(state)
-      rollouts.append(rollout)
-    if len(self.placement.devices) > 1:
-      rollouts = self.placement.put(rollouts, parallel.ROLLOUT)
-    return tuple(new_states), tuple(rollouts)
 
   def _compile(self) -> None:
     """Maps the functions of `AgentLoop` over seeds, and shards them."""
@@ -359,11 +248,6 @@ class Population:
       (specs, by_lane),
       donate=[1],
     )
-
-
-def _split_keys(rng: types.Array) -> agent_loop.Keys:
-  """Splits the keys of all agents, [K, ...], on the host."""
-  return jax.tree.map(np.asarray, jax.vmap(agent_loop.Keys.split)(rng))
 
 
 def _split_counters(state: Any) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from disco_rl import agent as agent_lib
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import registry
-from disco_rl.evaluation import run as run_lib
+from disco_rl.evaluation import plan as plan_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
 from disco_rl.runs import metrics
@@ -104,12 +104,12 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
   """
   folder = run_folder.RunFolder.view(path)
   command = folder.config.get('command')
-  if command != run_lib.Plan.command:
+  if command != plan_lib.Plan.command:
     raise run_folder.RunFolderError(
       f'{folder.path} is a run of disco-rl {command}, which has no trained '
       f'agent; its rule is disco_rl.load_rule({str(folder.path)!r})'
     )
-  plan = run_lib.plan_of_folder(folder)
+  plan = plan_lib.plan_of_folder(folder)
   settings = plan.settings
   env_fn = registry.environment_fn(plan.request['env'], **settings.env)
   env = env_fn(1, 0)

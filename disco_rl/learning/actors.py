@@ -170,14 +170,6 @@ class DeviceActor(_Actor):
     state, steps = jax.lax.scan(step, state, step_keys)
     return state, types.ActorRollout.from_timestep(steps)
 
-  def to_checkpoint(self, state: ActorState) -> ActorState:
-    """Returns the state in a form that can be saved: as it is."""
-    return state
-
-  def from_checkpoint(self, saved: ActorState) -> tuple[ActorState, bool]:
-    """Returns a saved state, and True: its episodes continue."""
-    return saved, True
-
 
 class HostActor(_Actor):
   """Acts in an environment on the host, one step at a time."""

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import chex
 import jax
-import jax.numpy as jnp
 import optax
 
 from disco_rl import optimizers
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.config import agents
 from disco_rl.learning import learner_step
 from disco_rl.rule_zoo import file_format
@@ -130,7 +130,7 @@ def make_learner(
     observations: Any | None = None,
   ) -> LearnerState:
     # Copied, so that donating the state keeps the caller's parameters.
-    params = jax.tree.map(lambda x: jnp.array(x, copy=True), params)
+    params = utils.copy_tree(params)
     return step.init(rng, params, observations)
 
   def update(

@@ -96,7 +96,9 @@ class MetaAgent:
       Its state.
     """
     learner_rng, actor_rng, critic_rng = jax.random.split(rng, 3)
-    actor_state = self._actor.init(self._shard_key(rng), actor_rng)
+    actor_state = self._actor.init(
+      parallel.shard_key(rng, self._axis_name), actor_rng
+    )
     learner = self._agent.initial_learner_state(learner_rng).replace(
       critic=self._critic.initial_state(
         critic_rng, actor_state.timestep.observation
@@ -158,10 +160,12 @@ class MetaAgent:
       self._batching.rollout_length,
     )
     train_keys = jax.vmap(
-      lambda key: jax.random.split(self._shard_key(key), length)
+      lambda key: jax.random.split(
+        parallel.shard_key(key, self._axis_name), length
+      )
     )(jax.random.split(rng, num_updates))  # [N, L, ...]
     valid_keys = jax.random.split(
-      self._shard_key(rng), config.validation_length
+      parallel.shard_key(rng, self._axis_name), config.validation_length
     )
     num_train = num_updates * length
     step_keys = jnp.concatenate(
@@ -324,7 +328,7 @@ class MetaAgent:
     keys = jax.random.split(rng, self._config.num_inner_updates)
     batches = jax.vmap(
       lambda own, key: replay.next_batch(
-        buffer, own, self._shard_key(key), self._batching
+        buffer, own, parallel.shard_key(key, self._axis_name), self._batching
       )
     )(fresh, keys)
     return buffer, batches
@@ -340,6 +344,3 @@ class MetaAgent:
       log = jax.lax.psum(log, self._axis_name)
       log['rewards'] /= compat.axis_size(self._axis_name)
     return log
-
-  def _shard_key(self, rng: chex.PRNGKey) -> chex.PRNGKey:
-    return parallel.shard_key(rng, self._axis_name)

@@ -23,7 +23,7 @@ from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures
-from disco_rl.meta_training import run as run_lib
+from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
@@ -157,7 +157,7 @@ def meta_train(
     else len(devices),
     settings=changes,
   )
-  objects = run_lib.Objects(
+  objects = plan_lib.Objects(
     env_fns=env_fns,
     agent_settings=agent_settings,
     critic=critic,
@@ -167,7 +167,7 @@ def meta_train(
     meta_optimizer=meta_optimizer,
     devices=devices,
   )
-  plan = run_lib.Plan(request, rule, objects)
+  plan = plan_lib.Plan(request, rule, objects)
   if out is None and plan.settings.eval.every:
     raise ValueError(
       'evaluations during meta-training (eval.every) are written to a folder: '
@@ -222,8 +222,6 @@ def _initial_rule(
 ) -> rule_lib.Rule | None:
   """Returns the initial rule; None for random η."""
   if isinstance(init, rule_lib.Rule):
-    if init.eta is None:
-      raise ValueError(f'{init.name} has no parameters to train')
     return init
   if isinstance(init, str):
     return None if init == resolve.RANDOM else rule_lib.load_rule(init)

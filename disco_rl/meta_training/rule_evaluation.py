@@ -60,7 +60,7 @@ class RuleEvaluation:
     self._populations = {}
     baseline = settings.eval.baseline
     if baseline is not None:
-      known = dict.fromkeys(rule_registry.hand_designed())
+      known = dict.fromkeys(rule_registry.known_names())
       utils.lookup(known, baseline, 'baseline')
     for name in self._envs:
       agent_settings = resolve.meta_agent_settings(settings, name)

@@ -25,6 +25,7 @@ import optax
 from disco_rl import compat
 from disco_rl import parallel
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.config import meta_training as config_lib
 from disco_rl.learning import replay
 from disco_rl.meta_training import groups as groups_lib
@@ -213,7 +214,7 @@ class Trainer:
       self._split_keys(rng), self._meta_agents, strict=True
     ):
       # Copied, since target parameters may share buffers with parameters.
-      agents = parallel.copy(self._placement.map_lanes(an_agent.init, keys))
+      agents = utils.copy_tree(self._placement.map_lanes(an_agent.init, keys))
       opt_states = None
       if config.adam_per_agent:
         opt_states = jax.vmap(lambda _: self._optimizer.init(eta))(keys)
@@ -230,7 +231,7 @@ class Trainer:
       step=jnp.zeros([], jnp.int32),
       num_skipped=jnp.zeros([], jnp.int32),
       num_over=jnp.zeros([], jnp.int32),
-      eta=parallel.copy(eta),
+      eta=utils.copy_tree(eta),
       opt_state=None if config.adam_per_agent else self._optimizer.init(eta),
       groups=tuple(groups),
     )

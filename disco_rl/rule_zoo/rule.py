@@ -55,7 +55,8 @@ class ListedRule:
 
   Attributes:
     name: its name.
-    origin: `'discovered'`, `'your own'` or `'hand-designed'`.
+    origin: `'discovered'`, `'your own'` (a file), `'hand-designed'`, or
+      `'registered'` by `register_rule`.
     path: path of its file on this machine, or None.
     url: address from which it is downloaded, or None.
     description: its licence and provenance, if they are recorded.
@@ -70,7 +71,7 @@ class ListedRule:
   @property
   def is_here(self) -> bool:
     """Whether it can be loaded without a download."""
-    return self.path is not None or self.origin == 'hand-designed'
+    return self.path is not None or self.name in registry.known_names()
 
 
 def list_rules() -> list[ListedRule]:
@@ -89,7 +90,8 @@ def list_rules() -> list[ListedRule]:
     )
   rules += [ListedRule(p.stem, 'your own', p) for p in store.own_files()]
   rules += [
-    ListedRule(name, 'hand-designed') for name in registry.hand_designed()
+    ListedRule(name, registry.origin_of(name))
+    for name in registry.known_names()
   ]
   return rules
 
@@ -107,15 +109,15 @@ def load_rule(rule: str | os.PathLike[str]) -> Rule:
     The rule.
   """
   name = os.fspath(rule)
-  if name in registry.hand_designed():
-    return Rule(name, name, None, provenance='hand-designed')
+  if name in registry.known_names():
+    return Rule(name, name, None, provenance=registry.origin_of(name))
   path = pathlib.Path(name)
   if path.is_dir():
     return _load_run(path)
   is_name = not (path.suffix or os.sep in name)
   if is_name:
     if store.find(name) is None:
-      known = {*registry.hand_designed(), *store.known_rules()}
+      known = {*registry.known_names(), *store.known_rules()}
       utils.lookup(dict.fromkeys(known), name, 'rule')
     path = store.fetch(name)
   elif path.name == run_folder.RULE_FILE:

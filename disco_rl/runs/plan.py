@@ -6,9 +6,11 @@ import contextlib
 import os
 from typing import Any, ClassVar
 
+import disco_rl
 from disco_rl.runs import checkpoint
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
 from disco_rl.runs import progress
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
@@ -30,6 +32,36 @@ class Plan(abc.ABC):
   request: Mapping[str, Any]
   settings: Any
   config: dict[str, Any]
+
+  def _set_config(
+    self,
+    settings: Any,
+    origins: Mapping[str, str],
+    *,
+    needs_objects: bool,
+    **facts: Any,
+  ) -> None:
+    """Sets the settings, and the contents of `config.json`.
+
+    Args:
+      settings: all settings, resolved from the request; a ConfigDict.
+      origins: path of a setting to the origin of its value, without defaults.
+      needs_objects: whether Python objects replace parts of the request, so
+        that the command cannot make the same run from `config.json`.
+      **facts: further entries.
+    """
+    self.settings = settings
+    is_plain = plain_settings.is_plain(self.request['settings'])
+    self.config = dict(
+      format=run_folder.FORMAT,
+      command=self.command,
+      version=disco_rl.__version__,
+      **facts,
+      is_by_name=is_plain and not needs_objects,
+      request=plain_settings.to_plain(dict(self.request)),
+      settings=plain_settings.to_plain(settings),
+      origins=dict(origins),
+    )
 
   @abc.abstractmethod
   def make_trainable(self) -> loop.Trainable:
@@ -62,8 +94,16 @@ class Plan(abc.ABC):
     """Builds everything once, to detect errors."""
     self.make_trainable().close()
 
-  def check(self, trainable: Any, state: Any) -> None:  # noqa: B027
-    """Checks that a run can be saved, before its folder is made."""
+  def prepare(self, trainable: Any, state: Any) -> None:  # noqa: B027
+    """Builds what else the run needs, before its folder is made.
+
+    Args:
+      trainable: from `make_trainable`.
+      state: its state before the first step.
+
+    Raises:
+      ValueError: if the run cannot be saved.
+    """
 
   def started(  # noqa: B027
     self, folder: run_folder.RunFolder, state: Any
@@ -75,6 +115,16 @@ class Plan(abc.ABC):
   ) -> None:
     """Removes results that were written after the checkpoint."""
 
+  def check_built(  # noqa: B027
+    self, folder: run_folder.RunFolder, trainable: Any
+  ) -> None:
+    """Raises a `ValueError` if a trainable cannot resume the run in a folder.
+
+    Args:
+      folder: folder of the run.
+      trainable: from `make_trainable`.
+    """
+
   def check_resumable(self, folder: run_folder.RunFolder) -> None:
     """Raises a `ValueError` if the run in a folder is another one.
 
@@ -82,13 +132,11 @@ class Plan(abc.ABC):
       folder: folder of the run.
     """
     before, now = folder.config, self.config
-    for name, old, new in (
-      ('rule', before.get('rule'), now.get('rule')),
-      ('environment', before['request'].get('env'), now['request'].get('env')),
-    ):
+    for name in ('rule', 'init', 'update_rule', 'env'):
+      old, new = (x.get(name, x['request'].get(name)) for x in (before, now))
       if old != new:
         raise ValueError(
-          f'{folder.path} was made with the {name} {old}, not {new}'
+          f'{folder.path} was made with {name} = {old}, not {new}'
         )
     run_lib.check_same_settings(before['settings'], now['settings'])
 
@@ -144,7 +192,7 @@ class Plan(abc.ABC):
       folder = None
       if out is not None:
         # Before an old run is removed.
-        self.check(trainable, state)
+        self.prepare(trainable, state)
         folder = run_folder.RunFolder.create(out, self.config, overwrite)
         stack.callback(folder.close)
         self.started(folder, state)
@@ -167,6 +215,7 @@ class Plan(abc.ABC):
     self.check_resumable(folder)
     trainable = self.make_trainable()
     try:
+      self.check_built(folder, trainable)
       if folder.state_path.exists():
         saved = checkpoint.load(folder.state_path, trainable.checkpoint_like())
         state = trainable.from_checkpoint(saved)

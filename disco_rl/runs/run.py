@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
-import disco_rl
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
-from disco_rl.runs import plain_settings
 from disco_rl.runs import progress
 from disco_rl.runs import run_folder
 from disco_rl.runs import sinks
@@ -75,36 +73,6 @@ class Run:
 
   def __exit__(self, *exception: object) -> None:
     self.close()
-
-
-def describe_config(
-  command: str,
-  request: Mapping[str, Any],
-  settings: Any,
-  origins: Mapping[str, str],
-  **more: Any,
-) -> dict[str, Any]:
-  """Makes the contents of a run's `config.json`.
-
-  Args:
-    command: the command that makes such runs.
-    request: the request.
-    settings: all settings, resolved from the request.
-    origins: path of a setting to the origin of its value, without defaults.
-    **more: further entries.
-
-  Returns:
-    A tree of JSON types.
-  """
-  return dict(
-    format=run_folder.FORMAT,
-    command=command,
-    version=disco_rl.__version__,
-    **more,
-    request=plain_settings.to_plain(dict(request)),
-    settings=plain_settings.to_plain(settings),
-    origins=dict(origins),
-  )
 
 
 def check_same_settings(

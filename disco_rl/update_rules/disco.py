@@ -141,7 +141,7 @@ class DiscoUpdateRule(base.UpdateRule):
       rnn_state=self._init_state(rng),
       adv_ema_state=self._ema.init_state(),
       td_ema_state=self._ema.init_state(),
-      target_params=jax.tree.map(_copy_array, params),
+      target_params=utils.copy_tree(params),
     )
 
   def unroll_meta_net(
@@ -362,11 +362,6 @@ class DiscoUpdateRule(base.UpdateRule):
         target_out=outs,
       ),
     )
-
-
-def _copy_array(x: Any) -> Any:
-  """Copies an array, since shared buffers could not both be donated."""
-  return jnp.array(x, copy=True) if isinstance(x, types.Array) else x
 
 
 def _move_towards(target: Any, online: Any, step: chex.Numeric) -> Any:

@@ -53,9 +53,14 @@ def register_rule(
     SETTINGS_FNS[name] = get_settings
 
 
-def hand_designed() -> list[str]:
-  """Lists the names of all registered rules but `disco`."""
+def known_names() -> list[str]:
+  """Lists the rules that can be used without a file: all but `disco`."""
   return [name for name in UPDATE_RULES if name != 'disco']
+
+
+def origin_of(name: str) -> str:
+  """Returns `'hand-designed'` for the library's rules, or `'registered'`."""
+  return 'hand-designed' if name in _BUILT_IN else 'registered'
 
 
 def get_update_rule(name: str, **kwargs: Any) -> base.UpdateRule:

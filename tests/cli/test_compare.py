@@ -55,7 +55,7 @@ def test_meta_training_runs_are_compared(tmp_path, capsys):
     run = tmp_path / name
     run.mkdir()
     request = dict(env=['catch', 'gymnax:X'], eval_env=['catch'])
-    _write_config(run, command='meta-train', rule='random', request=request)
+    _write_config(run, command='meta-train', init='random', request=request)
     columns = {'return/catch': n + 0.25, 'return/gymnax:X': 70.0}
     zeros = dict.fromkeys(range(1, 4), 0.0)
     _write(run / 'metrics.csv', zeros, **columns)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
+from disco_rl import utils
 from disco_rl.environments import catch
 from disco_rl.environments import registry
 from disco_rl.environments.adapters import gymnax_env
@@ -196,6 +197,6 @@ def test_actions_and_states_are_not_mutated(make_env):
   env = make_env(2)
   states, _ = env.reset(jax.random.PRNGKey(0))
   actions = np.array([0, 1], np.int32)
-  kept = small.copy_tree((states, actions))
+  kept = utils.copy_tree((states, actions))
   env.step(states, actions)
   jax.tree.map(np.testing.assert_array_equal, (states, actions), kept)

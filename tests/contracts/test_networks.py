@@ -129,7 +129,7 @@ def test_taken_actions_are_rows_of_all_actions(network):
 def test_nothing_is_mutated(network):
   params, state = _init(network)
   arguments = (params, state, dict(OBSERVATIONS), jnp.zeros((T + 1, B), bool))
-  copies = small.copy_tree(arguments)
+  copies = utils.copy_tree(arguments)
   jax.eval_shape(lambda: network.unroll(*arguments))
   jax.tree.map(np.testing.assert_array_equal, arguments, copies)
 

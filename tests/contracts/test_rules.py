@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.update_rules import base
 from disco_rl.update_rules import disco
 from disco_rl.update_rules import policy_gradient
@@ -100,7 +101,7 @@ def test_can_be_scanned(case):
 
 def test_nothing_is_mutated(case):
   arguments = (case.meta_params, case.params, case.rollout, case.meta_state)
-  copies = small.copy_tree(arguments)
+  copies = utils.copy_tree(arguments)
   hyper_params = dict(case.hyper_params)
   # Traced, not run: mutation of containers happens while tracing.
   jax.eval_shape(lambda: case(*arguments))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.networks import meta_nets
 from disco_rl.update_rules import disco
 from disco_rl.update_rules import input_transforms
@@ -43,7 +44,7 @@ def name(request):
 def test_jit_vmap_grad_and_state(name):
   fn, args = _pure(name), _inputs(name)
   params, state = fn.init(None, *args)
-  copies = small.copy_tree(args)
+  copies = utils.copy_tree(args)
   out, new_state = fn.apply(params, state, *args)
   assert out.shape[1] == B and out.dtype == jnp.float32
   jax.tree.map(np.testing.assert_array_equal, args, copies)

@@ -11,7 +11,7 @@ from disco_rl.cli import main
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
 from disco_rl.environments import registry
-from disco_rl.evaluation import run as run_lib
+from disco_rl.evaluation import plan as plan_lib
 from disco_rl.evaluation import training
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
@@ -264,7 +264,7 @@ def test_a_rule_must_be_the_one_of_the_settings():
 def test_a_run_is_not_resumed_with_another_rule_or_environment(tmp_path):
   _evaluate(out=tmp_path, num_iterations=4, seeds=(0,))
   more = dict(out=tmp_path, num_iterations=8, seeds=(0,), resume=True)
-  with pytest.raises(ValueError, match='the environment catch, not'):
+  with pytest.raises(ValueError, match='with env = catch, not'):
     _evaluate(**more, env='catch_numpy')
   # Final parameters of the shorter run do not outlive it.
   (tmp_path / 'params_0.npz').write_bytes(b'old')
@@ -272,8 +272,18 @@ def test_a_run_is_not_resumed_with_another_rule_or_environment(tmp_path):
   assert (tmp_path / 'params_0.npz').read_bytes() != b'old'
 
 
+def test_a_replay_is_not_resumed_on_other_devices(tmp_path):
+  _evaluate(out=tmp_path, num_iterations=4, seeds=(0,))
+  path = tmp_path / 'config.json'
+  config = json.loads(path.read_text())
+  assert config['num_devices'] == 1
+  path.write_text(json.dumps({**config, 'num_devices': 2}))
+  with pytest.raises(ValueError, match='sharded over 2 devices'):
+    _evaluate(out=tmp_path, num_iterations=8, seeds=(0,), resume=True)
+
+
 def test_networks_by_name():
-  plan = run_lib.Plan(dict(rule='actor_critic', net='conv', core='lstm'))
+  plan = plan_lib.Plan(dict(rule='actor_critic', net='conv', core='lstm'))
   origins = plan.config['origins']
   assert origins['agent.net_settings.name'] == '--net'
   assert origins['agent.net_settings.net_args.core'] == '--core'

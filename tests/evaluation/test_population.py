@@ -11,6 +11,7 @@ import pytest
 from disco_rl.config import batching as batching_lib
 from disco_rl.environments import base
 from disco_rl.environments import registry
+from disco_rl.evaluation import lanes
 from disco_rl.evaluation import population as population_lib
 from disco_rl.learning import learner_step
 from disco_rl.learning import replay
@@ -221,8 +222,8 @@ def test_overlapped_acting_lags_one_update():
   old_params = wanted.learner.params
   for i in range(4):
     params = jax.tree.map(jnp.copy, wanted.learner.params)
-    keys = population_lib._split_keys(wanted.rng)
-    actor_states, rollouts = other._act_on_host(
+    keys = lanes._split_keys(wanted.rng)
+    actor_states, rollouts = other._lanes._act(
       old_params, wanted.actor, keys.act
     )
     wanted, log = other._learn(

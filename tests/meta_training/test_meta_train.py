@@ -15,7 +15,7 @@ from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
 from disco_rl.environments import registry as environments
 from disco_rl.meta_training import meta_train
-from disco_rl.meta_training import run as run_lib
+from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
@@ -184,10 +184,10 @@ def test_a_trained_rule_is_trained_on_gently(monkeypatch):
 def test_a_run_of_objects_without_a_name_is_not_resumed_by_the_command(
   own_rule, tmp_path, capsys
 ):
-  objects = run_lib.Objects(
+  objects = plan_lib.Objects(
     agent_settings=own_rule['agent_settings'], regularizer=lambda *_: 0.0
   )
-  plan = run_lib.Plan({}, objects=objects)
+  plan = plan_lib.Plan({}, objects=objects)
   run_folder.RunFolder.create(tmp_path, plan.config).close()
   assert not json.loads((tmp_path / 'config.json').read_text())['is_by_name']
   assert main.main(['meta-train', f'--resume={tmp_path}']) == 2
@@ -198,8 +198,8 @@ def test_a_run_of_objects_without_a_name_is_not_resumed_by_the_command(
 
 def test_a_run_is_not_resumed_with_other_settings(own_rule, tmp_path):
   settings = own_rule['agent_settings']
-  objects = run_lib.Objects(agent_settings=settings)
-  plan = run_lib.Plan({}, objects=objects)
+  objects = plan_lib.Objects(agent_settings=settings)
+  plan = plan_lib.Plan({}, objects=objects)
   run_folder.RunFolder.create(tmp_path, plan.config).close()
   with pytest.raises(ValueError, match=r'meta\.num_inner_updates was 2, is 4'):
     disco_rl.meta_train(
@@ -221,7 +221,7 @@ def test_a_config_is_recorded_as_settings():
   )
   values, weights = meta_train._settings_of(config)
   assert weights is None
-  plan = run_lib.Plan(dict(settings=values))
+  plan = plan_lib.Plan(dict(settings=values))
   assert resolve.meta_config(plan.settings) == config
   assert plan.config['settings']['meta']['learning_rate'] == 0.3
   own = dict(entropy=1.0)
@@ -233,22 +233,22 @@ def test_a_config_is_recorded_as_settings():
 
 
 def test_parameters_that_cannot_be_saved_are_refused_first(own_rule, tmp_path):
-  objects = run_lib.Objects(agent_settings=own_rule['agent_settings'])
-  plan = run_lib.Plan({}, objects=objects)
+  objects = plan_lib.Objects(agent_settings=own_rule['agent_settings'])
+  plan = plan_lib.Plan({}, objects=objects)
   state = types.SimpleNamespace(eta=(1.0, 2.0))
   with pytest.raises(ValueError, match='must be parameters'):
-    plan.check(state=state)
+    plan.prepare(None, state)
   assert not list(tmp_path.iterdir())
 
 
 def test_environments_without_a_name_are_evaluated_too(own_rule):
   env_fns = dict(tiny=environments.environment_fn('catch', rows=4, columns=3))
-  objects = run_lib.Objects(
+  objects = plan_lib.Objects(
     env_fns=env_fns, agent_settings=own_rule['agent_settings']
   )
-  plan = run_lib.Plan(
+  plan = plan_lib.Plan(
     dict(env=['tiny'], settings={'eval.every': 1}), objects=objects
   )
-  plan.check()
+  plan.prepare(None, types.SimpleNamespace(eta={'a': np.ones(1)}))
   assert plan._evaluation is not None
   plan._evaluation.close()

@@ -60,7 +60,7 @@ def test_the_commands_know_what_a_module_registers(
   sizes += ['--set=agent.net_settings.net_args.width=3', '--devices=1']
   assert main.main([*command, '--use=my_registrations', *sizes]) == 0
   first_line = capsys.readouterr().out.splitlines()[0]
-  assert first_line.startswith('rule my_rule (hand-designed) on my_env, seeds')
+  assert first_line.startswith('rule my_rule (registered) on my_env, seeds')
   config = json.loads(
     (tmp_path / 'runs' / 'my_env-my_rule' / 'config.json').read_text()
   )

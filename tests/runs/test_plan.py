@@ -6,7 +6,6 @@ from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
-from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 from tests.support import counter
 
@@ -23,11 +22,8 @@ class Plan(plan_lib.Plan):
   command, unit = 'count', 'step'
 
   def __init__(self, steps, **settings):
-    self.request = dict(steps=steps)
-    self.settings = Settings(steps=steps, **settings)
-    self.config = run_lib.describe_config(
-      self.command, self.request, self.settings, {}, is_by_name=True
-    )
+    self.request = dict(steps=steps, settings={})
+    self._set_config(Settings(steps=steps, **settings), {}, needs_objects=False)
     self.made = []
 
   def make_trainable(self):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from ml_collections import config_dict
 
 from disco_rl import agent
@@ -124,10 +123,6 @@ def rule_inputs(
     behaviour_agent_out=outs(keys[5]),
     value_out=value_out,
   )
-
-
-def copy_tree(tree: Any) -> Any:
-  return jax.tree.map(lambda x: jnp.array(x, copy=True), tree)
 
 
 SIZES = dict(batch_size=8, rollout_length=6, num_envs=2, replay_capacity=16)

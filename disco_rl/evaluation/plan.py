@@ -1,4 +1,4 @@
-"""Runs of evaluation: resolves requests, and resumes runs from folders."""
+"""Plans of evaluations: from requests, or from the folders of runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -22,7 +22,6 @@ from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
-from disco_rl.runs import plain_settings
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
@@ -83,24 +82,16 @@ class Plan(plan_lib.Plan):
     layers = resolve.evaluation(
       self.request,
       self.rule,
-      agent=self._objects.agent_settings,
+      agent=agent_settings,
       has_env_name=has_env_name,
     )
-    self.settings = layers.settings
-    self.config = run_lib.describe_config(
-      self.command,
-      self.request,
+    self._set_config(
       layers.settings,
       layers.origins,
+      needs_objects=not has_env_name or agent_settings is not None,
       rule=self.rule.name,
       update_rule=self.rule.kind,
       rule_settings=dict(self.rule.settings),
-      # Whether the command can make the same run from this file.
-      is_by_name=(
-        has_env_name
-        and self._objects.agent_settings is None
-        and plain_settings.is_plain(self.request['settings'])
-      ),
     )
 
   def make_trainable(self) -> training.Training:
@@ -121,6 +112,7 @@ class Plan(plan_lib.Plan):
       lanes_at_once=settings.lanes_at_once,
       overlap_acting=settings.overlap_acting,
     )
+    self.config['num_devices'] = len(population.placement.devices)
     try:
       training.check_rule_params(
         population.agent.update_rule,
@@ -155,7 +147,7 @@ class Plan(plan_lib.Plan):
     """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
-  def check(self, trainable: training.Training, state: Any) -> None:
+  def prepare(self, trainable: training.Training, state: Any) -> None:
     """Checks that snapshots of the environments can be saved."""
     # The rest of the state is large, and can always be saved.
     checkpoint.check(trainable.to_checkpoint(state).actor)
@@ -178,6 +170,19 @@ class Plan(plan_lib.Plan):
         raise ValueError(
           f'{folder.path} was made with other parameters of {self.rule.name}'
         )
+
+  def check_built(
+    self, folder: run_folder.RunFolder, trainable: training.Training
+  ) -> None:
+    """Raises a `ValueError` if the replay is sharded over other devices."""
+    before = folder.config.get('num_devices')
+    now = self.config['num_devices']
+    # Each device has the oldest trajectories of its own shard.
+    if before != now and not trainable.population.batching.on_policy:
+      raise ValueError(
+        f'{folder.path} has a replay that is sharded over {before} devices, '
+        f'and here it would be {now}: resume it with {before}'
+      )
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
     """Removes final parameters, which will be others."""

@@ -1,4 +1,4 @@
-"""Runs of meta-training: resolves requests, and resumes runs from folders."""
+"""Plans of meta-training: from requests, or from the folders of runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
@@ -25,10 +25,8 @@ from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
-from disco_rl.runs import plain_settings
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
-from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 
 
@@ -107,9 +105,7 @@ class Plan(plan_lib.Plan):
     if rule is None and self.request['init'] != resolve.RANDOM:
       rule = rule_lib.load_rule(self.request['init'])
     if rule is not None and rule.eta is None:
-      raise ValueError(
-        f'{rule.name} is a hand-designed rule: it has no parameters to train'
-      )
+      raise ValueError(f'{rule.name} has no parameters to train')
     self.rule = rule
     layers = resolve.meta_training(
       self.request,
@@ -118,21 +114,17 @@ class Plan(plan_lib.Plan):
       critic=objects.critic,
       env_objects=objects.env_fns,
     )
-    self.settings = layers.settings
+    self._set_config(
+      layers.settings,
+      layers.origins,
+      needs_objects=objects.are_needed,
+      init=self.request['init'],
+      update_rule=layers.settings.agent.update_rule_name,
+      rule_settings=dict(rule.settings) if rule else {},
+    )
     # In the order of the request; that of the settings is alphabetical.
     first_env = self.request['env'][0]
     self.agent_settings = resolve.meta_agent_settings(self.settings, first_env)
-    self.config = run_lib.describe_config(
-      self.command,
-      self.request,
-      layers.settings,
-      layers.origins,
-      rule=self.request['init'],
-      rule_settings=dict(rule.settings) if rule else {},
-      # Whether the command can make the same run from this file.
-      is_by_name=not objects.are_needed
-      and plain_settings.is_plain(self.request['settings']),
-    )
 
   def make_trainer(self) -> trainer_lib.Trainer:
     """Builds the agents; compiles nothing yet."""
@@ -182,7 +174,7 @@ class Plan(plan_lib.Plan):
   def check_buildable(self) -> None:
     """Builds everything once, to detect errors."""
     super().check_buildable()
-    self.check()
+    self._build_evaluation()
     if self._evaluation is not None:
       self._evaluation.close()
 
@@ -220,11 +212,14 @@ class Plan(plan_lib.Plan):
     """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
-  def check(self, trainable: Any = None, state: Any = None) -> None:
-    """Checks η, and builds the agents of evaluations if there are any."""
+  def prepare(self, trainable: training.Training, state: Any) -> None:
+    """Checks that η can be saved, and builds the agents of evaluations."""
     del trainable
-    if state is not None:
-      file_format.check_savable(state.eta, 'the parameters of the rule')
+    file_format.check_savable(state.eta, 'the parameters of the rule')
+    self._build_evaluation()
+
+  def _build_evaluation(self) -> None:
+    """Builds the agents of evaluations on the way, if there are any."""
     if self.settings.eval.every and self._evaluation is None:
       self._evaluation = rule_evaluation.RuleEvaluation(
         self.settings, self._objects.env_fns
@@ -239,7 +234,7 @@ class Plan(plan_lib.Plan):
     for env in rule_evaluation.environments(self.config):
       path = rule_evaluation.evaluations_path(folder.path, env)
       folder.cut_table(path, done)
-    self.check()
+    self._build_evaluation()
 
   def _save_rule(
     self, path: pathlib.Path, eta: types.MetaParams, **facts: Any
@@ -281,7 +276,7 @@ def plan_of_folder(
     rule = dataclasses.replace(
       # A process killed at the very start has not saved it.
       rule_lib.load_rule(path if path.exists() else request['init']),
-      name=folder.config['rule'],
+      name=folder.config['init'],
       settings=folder.config['rule_settings'],
     )
   return Plan(request, rule, objects)

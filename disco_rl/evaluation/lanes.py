@@ -1,0 +1,245 @@
+"""Runs the iterations of all agents, by where their environments run.
+
+The agents of a population are lanes. `DeviceLanes` act in JAX, so that whole
+iterations are one compiled program. `HostLanes` have one environment on the
+host per agent, and call a compiled program after acting. Both have the same
+methods, so that `population.Population` need not know which it has.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import chex
+import jax
+import numpy as np
+
+from disco_rl import parallel
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.config import batching as batching_lib
+from disco_rl.environments import base
+from disco_rl.environments import timesteps
+from disco_rl.evaluation import agent_loop
+from disco_rl.learning import actors
+from disco_rl.learning import episodes as episodes_lib
+
+# Puts a state, whose `actor` may be None, on the devices.
+_Put = Callable[[agent_loop.LoopState], agent_loop.LoopState]
+
+
+class DeviceLanes:
+  """Agents in environments in JAX; their states are part of the program."""
+
+  def __init__(self, run: Callable[..., Any], placement: parallel.Placement):
+    """Sets the program.
+
+    Args:
+      run: `(eta, state, num_iterations) -> state, metrics`, compiled.
+      placement: the devices.
+    """
+    self._run = run
+    self._placement = placement
+
+  def reset(self, keys: chex.PRNGKey) -> tuple[None, None]:
+    """Returns None, twice: the compiled initialisation resets them."""
+    del keys
+    return None, None
+
+  def run(
+    self,
+    eta: types.MetaParams,
+    state: agent_loop.LoopState,
+    num_iterations: int,
+  ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
+    """Runs some iterations, see `population.Population.run`."""
+    state, metrics = self._run(eta, state, num_iterations)
+    metrics = self._placement.fetch(metrics)
+    return state, {name: x.T for name, x in metrics.items()}
+
+  def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
+    """Returns the state in a form that can be saved: as it is."""
+    return state
+
+  def from_checkpoint(
+    self, saved: agent_loop.LoopState, put: _Put
+  ) -> agent_loop.LoopState:
+    """Returns the state to resume from, on the devices."""
+    return put(saved)
+
+  def close(self) -> None:
+    """Does nothing: environments in JAX have no resources."""
+
+
+class HostLanes:
+  """Agents with one environment on the host each."""
+
+  def __init__(
+    self,
+    learn: Callable[..., Any],
+    placement: parallel.Placement,
+    actor: actors.HostActor,
+    env: base.Environment,
+    make_env: Callable[[int], base.Environment],
+    seeds: Sequence[int],
+    batching: batching_lib.Batching,
+    *,
+    overlap_acting: bool = False,
+  ):
+    """Initialises the lanes; makes no further environments yet.
+
+    Args:
+      learn: `(eta, state, rollouts, keys) -> state, metrics`, compiled.
+      placement: the devices.
+      actor: an actor in `env`, whose programs all lanes share.
+      env: the environment of the first seed; closed by this object.
+      make_env: makes an environment from a seed.
+      seeds: the K seeds.
+      batching: the sizes of one agent's batches, over all devices.
+      overlap_acting: whether acting overlaps with learning, see
+        `population.Population`.
+    """
+    self._learn = learn
+    self._placement = placement
+    self._actor = actor
+    self._unused_env: base.Environment | None = env
+    self._make_env = make_env
+    self._seeds = tuple(seeds)
+    self._batching = batching
+    self._overlap_acting = overlap_acting
+    self._actors: list[actors.HostActor] = []
+
+  def reset(
+    self, keys: chex.PRNGKey
+  ) -> tuple[Any, tuple[actors.ActorState, ...]]:
+    """Makes new environments and resets them.
+
+    Args:
+      keys: [K, ...], one per agent, see `agent_loop.actor_rng`.
+
+    Returns:
+      The states of all actors, stacked, without those of their environments,
+      which may be any objects; and the states of each actor.
+    """
+    self._make_actors()
+    states = tuple(
+      actor.init(*jax.random.split(agent_loop.actor_rng(key)))
+      for actor, key in zip(self._actors, keys, strict=True)
+    )
+    visible = [state._replace(env_state=None) for state in states]
+    return jax.tree.map(lambda *xs: np.stack(xs), *visible), states
+
+  def run(
+    self, eta: types.MetaParams, state: Any, num_iterations: int
+  ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
+    """Runs some iterations, see `population.Population.run`."""
+    keys = _split_keys(state.rng)
+    done = int(state.iteration)
+    actor_states, rollouts = self._act(
+      state.learner.params, state.actor, keys.act, done + 1
+    )
+    all_metrics = []
+    for i in range(num_iterations):
+      is_last = i == num_iterations - 1
+      params = None
+      if self._overlap_acting and not is_last:
+        # Copied, since the state is donated.
+        params = utils.copy_tree(state.learner.params)
+      # The environments stay on the host.
+      state, metrics = self._learn(
+        eta,
+        state._replace(rng=keys.carry, actor=None),
+        rollouts,
+        keys.learn,
+      )
+      state = state._replace(actor=actor_states)
+      all_metrics.append(metrics)
+      if not is_last:
+        # Dispatch is asynchronous: with old parameters, acting overlaps with
+        # the learner step.
+        keys = _split_keys(keys.carry)
+        actor_states, rollouts = self._act(
+          state.learner.params if params is None else params,
+          actor_states,
+          keys.act,
+          done + i + 2,
+        )
+    return state, jax.tree.map(
+      lambda *xs: np.stack(xs), *self._placement.fetch(all_metrics)
+    )
+
+  def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
+    """Returns the state with snapshots of the environments that make them."""
+    states = tuple(
+      actor.to_checkpoint(own)
+      for actor, own in zip(self._actors, state.actor, strict=True)
+    )
+    return state._replace(actor=states)
+
+  def from_checkpoint(
+    self, saved: agent_loop.LoopState, put: _Put
+  ) -> agent_loop.LoopState:
+    """Returns the state to resume from; environments may be reset."""
+    if not self._actors:
+      self._make_actors()
+    restored = [
+      actor.from_checkpoint(own)
+      for actor, own in zip(self._actors, saved.actor, strict=True)
+    ]
+    # Returns of episodes that were cut off are not continued.
+    goes_on = np.asarray([go_on for _, go_on in restored])[:, None]
+    episodes = jax.tree.map(
+      lambda old, new: np.where(goes_on, old, new),
+      saved.episodes,
+      episodes_lib.init(self._batching.num_envs),
+    )
+    learning = put(saved._replace(actor=None, episodes=episodes))
+    return learning._replace(actor=tuple(state for state, _ in restored))
+
+  def close(self) -> None:
+    """Closes all environments."""
+    for actor in self._actors:
+      actor.close()
+    if self._unused_env is not None:
+      self._unused_env.close()
+
+  def _make_actors(self) -> None:
+    """Makes one new environment and actor per seed."""
+    for actor in self._actors:
+      actor.close()
+    self._actors = []
+    for seed in self._seeds:
+      env, self._unused_env = self._unused_env, None
+      if env is None:
+        env = self._make_env(seed)
+      self._actors.append(self._actor.with_env(env))
+
+  def _act(
+    self,
+    params: types.AgentParams,
+    states: Any,
+    keys: np.ndarray,
+    iteration: int,
+  ) -> tuple[tuple[actors.ActorState, ...], tuple[types.ActorRollout, ...]]:
+    """Acts for one rollout of every agent, with leaves [T+1, B, ...]."""
+    new_states, rollouts = [], []
+    for k, actor in enumerate(self._actors):
+      own = jax.tree.map(lambda x, k=k: x[k], params)
+      step_keys = jax.random.split(keys[k], self._batching.rollout_length)
+      try:
+        state, rollout = actor.unroll(own, states[k], step_keys)
+      except timesteps.NonFiniteError as error:
+        place = f'iteration {iteration}, seed {self._seeds[k]}'
+        raise error.at(place) from None
+      new_states.append(state)
+      rollouts.append(rollout)
+    if len(self._placement.devices) > 1:
+      rollouts = self._placement.put(rollouts, parallel.ROLLOUT)
+    return tuple(new_states), tuple(rollouts)
+
+
+Lanes = DeviceLanes | HostLanes
+
+
+def _split_keys(rng: types.Array) -> agent_loop.Keys:
+  """Splits the keys of all agents, [K, ...], on the host."""
+  return jax.tree.map(np.asarray, jax.vmap(agent_loop.Keys.split)(rng))
