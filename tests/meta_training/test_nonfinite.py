@@ -93,8 +93,8 @@ def test_an_environment_that_returns_nan_ends_meta_training(monkeypatch):
   # Two rollouts and one of twice the length: 28 steps per meta-update.
   state, _ = trainer.update(state, jax.random.PRNGKey(3))
   match = (
-    r"broken returned .* in the observation\['b'\] of stream 0 \(meta-update 2, "
-    r'agent 0, step 12 of the rollout\)'
+    r"broken returned .* in the observation\['b'\] of stream 0 "
+    r'\(meta-update 2, agent 0, step 12 of the rollout\)'
   )
   with pytest.raises(timesteps.NonFiniteError, match=match):
     trainer.update(state, jax.random.PRNGKey(4))
