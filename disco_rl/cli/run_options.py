@@ -179,9 +179,11 @@ def _execute(
         raise
       a_run.bar.close()
       print(f'disco-rl {command}: stopped: {error}', file=sys.stderr)
+      where = 'from the last checkpoint'
+      if not folder.state_path.exists():
+        where = 'from the start, since there is no checkpoint yet,'
       print(
-        'Resume from the last checkpoint with: '
-        f'disco-rl {command} --resume {folder.path}',
+        f'Resume {where} with: disco-rl {command} --resume {folder.path}',
         file=sys.stderr,
       )
       return 1

@@ -50,8 +50,8 @@ class NonFiniteError(foreign.ForeignCodeError):
     when = f' ({place})' if place else ''
     super().__init__(
       f'{environment} returned {number} in the {array} of stream '
-      f'{stream}{when}. Nothing learned from it was saved: the last '
-      'checkpoint, if there is one, is as before'
+      f'{stream}{when}. Nothing was saved with it: an earlier checkpoint stays '
+      'as it is'
     )
     self.environment = environment
     self.array = array

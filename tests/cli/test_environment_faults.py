@@ -1,5 +1,8 @@
 """Runs whose environment fails or returns NaN: exit codes, and what is kept."""
 
+import os
+import signal
+
 from ml_collections import config_dict
 import numpy as np
 import pytest
@@ -116,3 +119,24 @@ def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
   _check_healed_run_is_whole(
     DM, 'step', 27, 'failed in step 27: RuntimeError: as', paths, capsys
   )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_group_saves_the_state_of_the_workers(tmp_path, number):
+  whole, stopped = tmp_path / 'whole', tmp_path / 'stopped'
+  more = [
+    '--steps=600',
+    '--set=env.num_workers=2',
+    '--set=checkpoint_every=500',
+  ]
+  arguments = _arguments(DM, '', 1, stopped, *more)
+  process = runs.start(*arguments, start_new_session=True)
+  runs.wait_for_rows(stopped, 10, process)
+  os.killpg(process.pid, number)
+  _, error = process.communicate()
+  assert process.returncode == 130, error
+  assert 0 < files.read_npz(stopped / 'state.npz')['iteration'] < 500
+  assert main.main(['eval', '--resume', str(stopped), '--quiet']) == 0
+  assert main.main(_arguments(DM, '', 1, whole, *more)) == 0
+  runs.check_same_files(whole, stopped)

@@ -22,7 +22,7 @@ TINY = [
 ]
 
 
-def start(command, *arguments):
+def start(command, *arguments, **options):
   """The command in a process of its own, sharing this one's programs."""
   compilation_cache.publish()
   environment = {
@@ -37,6 +37,7 @@ def start(command, *arguments):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
+    **options,
   )
 
 
