@@ -23,6 +23,7 @@ from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import finite
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
@@ -227,6 +228,7 @@ class Plan(plan_lib.Plan):
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""
+    finite.check(dict(eta=state.eta))
     self._save_rule(folder.rule_path, state.eta, step=int(state.step))
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
