@@ -15,6 +15,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import agents
 from disco_rl.environments import base
+from disco_rl.environments import foreign
 from disco_rl.learning import checks
 from disco_rl.learning import learner_step as learner_lib
 from disco_rl.networks import nets
@@ -69,16 +70,22 @@ class Agent:
     self.single_observation_spec = single_observation_spec
     self.single_action_spec = single_action_spec
     utils.get_num_actions_from_spec(single_action_spec)
-    self.update_rule = registry.get_update_rule(
-      agent_settings.update_rule_name, **agent_settings.update_rule
-    )
-    self._network = nets.get_network(
-      agent_settings.net_settings.name,
-      out_spec=self.update_rule.flat_output_spec(single_action_spec),
-      action_spec=single_action_spec,
-      model_out_spec=self.update_rule.model_output_spec(single_action_spec),
-      **agent_settings.net_settings.net_args,
-    )
+    rule_name = agent_settings.update_rule_name
+    with foreign.boundary(f'cannot make the rule {rule_name}', ValueError):
+      self.update_rule = registry.get_update_rule(
+        rule_name, **agent_settings.update_rule
+      )
+    network_name = agent_settings.net_settings.name
+    with foreign.boundary(
+      f'cannot make the network {network_name}', ValueError
+    ):
+      self._network = nets.get_network(
+        network_name,
+        out_spec=self.update_rule.flat_output_spec(single_action_spec),
+        action_spec=single_action_spec,
+        model_out_spec=self.update_rule.model_output_spec(single_action_spec),
+        **agent_settings.net_settings.net_args,
+      )
     self.critic = None
     if agent_settings.get('value_fn') is not None:
       config = types.ValueFnConfig(**agent_settings.value_fn)
@@ -258,7 +265,9 @@ class Agent:
       )
       return outs
 
-    outs = jax.eval_shape(one_step)
+    network_name = self.settings.net_settings.name
+    with foreign.boundary(f'the network {network_name} failed', ValueError):
+      outs = jax.eval_shape(one_step)
     spec = self.update_rule.agent_output_spec(self.single_action_spec)
     wanted = {name: (1, *s.shape) for name, s in spec.items()}
     given = {name: out.shape for name, out in outs.items()}

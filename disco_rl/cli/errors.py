@@ -43,8 +43,8 @@ def is_for_users(error: BaseException) -> bool:
 def as_usage_errors() -> Iterator[None]:
   """Converts errors of users to `UsageError`, within a block.
 
-  For the set-up of a command only, where the library raises a `ValueError` with
-  a message for users if settings are wrong.
+  For the set-up of a command only, where the library raises a `ValueError` if
+  settings are wrong, and a user-facing error if code of the user fails.
   """
   try:
     yield

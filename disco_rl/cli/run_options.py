@@ -10,17 +10,12 @@ from typing import Any
 
 from disco_rl.cli import errors
 from disco_rl.config import networks
-from disco_rl.environments.wrappers import worker_env
 from disco_rl.networks import cores
 from disco_rl.runs import console
-from disco_rl.runs import files
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
-
-# Errors from outside the program, after which its last checkpoint is good.
-_END_RUNS = (files.StorageError, worker_env.WorkerError)
 
 
 def add_run_arguments(
@@ -187,14 +182,15 @@ def _execute(
         finish(a_run, outcome)
         return 0
     except Exception as error:
-      if not (isinstance(error, _END_RUNS) or errors.is_for_users(error)):
+      if not errors.is_for_users(error):
         raise
       a_run.bar.close()
       raise errors.StoppedError(str(error), _advice(command, folder)) from error
   if outcome.error is not None:
-    raise errors.StoppedError(
-      str(outcome.error), f'The last finite state is in {folder.state_path}'
-    ) from outcome.error
+    advice = ''
+    if folder.state_path.exists():
+      advice = f'The last finite state is in {folder.state_path}'
+    raise errors.StoppedError(str(outcome.error), advice) from outcome.error
   console.say(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
   return interrupts.EXIT_CODE
 

@@ -6,6 +6,7 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import utils
+from disco_rl.environments import foreign
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import plain_settings
 from disco_rl.update_rules import disco
@@ -164,7 +165,16 @@ def get_settings(kind: str) -> config_dict.ConfigDict:
   rule_class = utils.lookup(registry.UPDATE_RULES, kind, 'update rule')
   default = lambda: get_settings_of_class(kind, rule_class)
   make = _DEFAULTS.get(kind) or registry.SETTINGS_FNS.get(kind, default)
-  return make().lock()
+  with foreign.boundary(
+    f'cannot make the settings of the rule {kind}', ValueError
+  ):
+    config = make()
+  if not isinstance(config, config_dict.ConfigDict):
+    raise ValueError(
+      f'the settings of the rule {kind} must be a ConfigDict, but its '
+      f'get_settings returned {type(config).__name__}'
+    )
+  return config.lock()
 
 
 def for_rule(rule: rule_lib.Rule) -> config_dict.ConfigDict:

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Any
 
+from disco_rl.environments import foreign
+
 # Modules that `import_modules` imported, for worker processes to import, too.
 IMPORTED: list[str] = []
 
@@ -23,13 +25,10 @@ def find(name: str) -> Callable[..., Any] | None:
   module_name, separator, attribute = name.partition(':')
   if not separator or not attribute.isidentifier():
     return None
-  _see_current_folder()
   try:
-    module = importlib.import_module(module_name)
-  except ModuleNotFoundError as error:
-    if error.name and f'{module_name}.'.startswith(f'{error.name}.'):
-      return None
-    raise
+    module = _import(module_name)
+  except _NoSuchModuleError:
+    return None
   function = getattr(module, attribute, None)
   return function if callable(function) else None
 
@@ -41,17 +40,37 @@ def import_modules(names: Iterable[str]) -> None:
     names: names of modules, e.g. `my_package.environments`, which may be files
       in the current folder.
   """
-  _see_current_folder()
   for name in names:
-    try:
-      importlib.import_module(name)
-    except ImportError as error:
-      raise ValueError(f'cannot import {name}: {error}') from error
+    _import(name)
     if name not in IMPORTED:
       IMPORTED.append(name)
 
 
-def _see_current_folder() -> None:
-  """Makes modules in the current folder importable, as `python -m` does."""
+class _NoSuchModuleError(ValueError):
+  """Raised if there is no module of a name."""
+
+
+def _import(name: str) -> Any:
+  """Imports a module, see `import_modules`."""
+  is_name = isinstance(name, str) and all(
+    part.isidentifier() for part in name.split('.')
+  )
+  if not is_name:
+    raise _NoSuchModuleError(
+      f'cannot import {name!r}: it is not the name of a module, such as '
+      'my_package.environments'
+    )
+  # Modules in the current folder are importable, as with `python -m`.
   if os.getcwd() not in sys.path:
     sys.path.append(os.getcwd())
+  with foreign.boundary(f'cannot import {name}', passes=_NoSuchModuleError):
+    try:
+      return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+      # It may also be a module that this one imports.
+      if error.name and f'{name}.'.startswith(f'{error.name}.'):
+        raise _NoSuchModuleError(
+          f'cannot import {name}: there is no module {error.name}, neither '
+          'installed nor in the current folder'
+        ) from None
+      raise

@@ -22,8 +22,10 @@ from disco_rl import installation
 from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import catch
+from disco_rl.environments import foreign
 from disco_rl.environments import jittable_envs
 from disco_rl.environments.wrappers import batched_jittable_env
+from disco_rl.environments.wrappers import guarded_env
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +148,8 @@ def as_environment_fn(
     settings: changes to the default settings of a named environment.
 
   Returns:
-    A function of a batch size and a seed.
+    A function of a batch size and a seed, whose environments are guarded (see
+    `wrappers.guarded_env`).
   """
   if isinstance(env, str):
     return environment_fn(env, **(settings or {}))
@@ -158,7 +161,12 @@ def as_environment_fn(
     )
   if settings:
     raise ValueError('env_settings go with the name of an environment only')
-  return env
+  if isinstance(env, guarded_env.GuardedFn):
+    return env
+  name = getattr(env, '__name__', type(env).__name__)
+  return guarded_env.GuardedFn(
+    env, name if name.isidentifier() else 'the environment'
+  )
 
 
 def known_names() -> list[str]:
@@ -196,7 +204,7 @@ def suggested_network(name: str) -> str | None:
 
 def default_settings(name: str) -> config_dict.ConfigDict:
   """Makes the default settings of the environment called `name`."""
-  return _find(name).get_config()
+  return _make_config(name, _find(name))
 
 
 def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
@@ -207,9 +215,10 @@ def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
     **settings: changes to the environment's default settings.
 
   Returns:
-    A function of a batch size and a seed. The seed is added to the setting
-    `random_seed`, and not used by environments without one, such as those in
-    JAX, which are seeded by `reset`.
+    A function of a batch size and a seed, whose environments are guarded (see
+    `wrappers.guarded_env`). The seed is added to the setting `random_seed`, and
+    not used by environments without one, such as those in JAX, which are seeded
+    by `reset`.
   """
   config = default_settings(name)
 
@@ -220,7 +229,7 @@ def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
     return get_environment(name, batch_size, **own)
 
   make.__name__ = re.sub(r'\W', '_', name)  # What results are called by.
-  return make
+  return guarded_env.GuardedFn(make, name)
 
 
 def get_environment(
@@ -237,14 +246,33 @@ def get_environment(
     The environment.
   """
   entry = _find(name)
-  config = entry.get_config()
+  config = _make_config(name, entry)
   unknown = sorted(set(settings) - set(config))
   if unknown:
     raise ValueError(
       f'unknown settings {unknown} of {name}; accepted: {sorted(config)}'
     )
   config.update(settings)
-  return entry.build(batch_size, config)
+  return guarded_env.make(
+    lambda: entry.build(batch_size, config), batch_size, name
+  )
+
+
+def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
+  """Makes the default settings of an entry; they may be changed."""
+  with foreign.boundary(
+    f'cannot make the settings of {name}', passes=ValueError
+  ):
+    config = entry.get_config()
+    if isinstance(config, Mapping):
+      return config_dict.ConfigDict(dict(config))
+    if isinstance(config, config_dict.ConfigDict):
+      # A copy, since a function may return the same object again.
+      return config_dict.ConfigDict(config.copy_and_resolve_references())
+  raise foreign.InvalidEnvironmentError(
+    f'the settings of {name} must be a ConfigDict or a mapping, but its '
+    f'get_config returned {type(config).__name__}'
+  )
 
 
 def _find(name: str) -> Entry:
@@ -263,7 +291,8 @@ def _find(name: str) -> Entry:
       f'{name} needs the package {package}, which is not installed: '
       f'{installation.install_hint(extra)}'
     )
-  module = importlib.import_module(family.module)
+  with foreign.boundary(f'{name} cannot be used: its package fails'):
+    module = importlib.import_module(family.module)
   return Entry(
     build=lambda *args: module.build(inner_name, *args),
     get_config=lambda: module.get_config(inner_name),

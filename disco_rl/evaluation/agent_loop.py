@@ -19,6 +19,7 @@ from disco_rl import utils
 from disco_rl.config import batching as batching_lib
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
+from disco_rl.learning import faults
 from disco_rl.learning import replay
 
 
@@ -119,7 +120,8 @@ class AgentLoop:
       num_iterations: N, static.
 
     Returns:
-      The state after, and metrics, name to [N]; see `learn`.
+      The state after, and metrics, name to [N]: those of `learn`, and whether
+      the environment returned numbers that are not finite (`faults.METRIC`).
     """
     num_steps = self._batching.rollout_length
 
@@ -134,7 +136,9 @@ class AgentLoop:
         state.learner.params, state.actor, step_keys
       )
       state = state._replace(rng=keys.carry, actor=actor_state)
-      return self.learn(eta, state, rollout, keys.learn)
+      fault = faults.first(rollout, actor_state.timestep, self._axis_name)
+      state, metrics = self.learn(eta, state, rollout, keys.learn)
+      return state, {**metrics, faults.METRIC: fault}
 
     return jax.lax.scan(iteration, state, None, length=num_iterations)
 
@@ -245,7 +249,11 @@ def name_of_nonfinite(
   Returns:
     The name of a log entry, or the path of a leaf of the learner state.
   """
-  not_logs = {'first_nonfinite', *episodes_lib.FinishedEpisodes._fields}
+  not_logs = {
+    'first_nonfinite',
+    faults.METRIC,
+    *episodes_lib.FinishedEpisodes._fields,
+  }
   log = {name: 0 for name in metrics if name not in not_logs}
   leaves = jax.tree_util.tree_leaves_with_path((log, learner))
   path, _ = leaves[index]

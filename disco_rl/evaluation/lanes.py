@@ -18,6 +18,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import batching as batching_lib
 from disco_rl.environments import base
+from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
@@ -132,8 +133,9 @@ class HostLanes:
   ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
     """Runs some iterations, see `population.Population.run`."""
     keys = _split_keys(state.rng)
+    done = int(state.iteration)
     actor_states, rollouts = self._act(
-      state.learner.params, state.actor, keys.act
+      state.learner.params, state.actor, keys.act, done + 1
     )
     all_metrics = []
     for i in range(num_iterations):
@@ -159,6 +161,7 @@ class HostLanes:
           state.learner.params if params is None else params,
           actor_states,
           keys.act,
+          done + i + 2,
         )
     return state, jax.tree.map(
       lambda *xs: np.stack(xs), *self._placement.fetch(all_metrics)
@@ -211,14 +214,22 @@ class HostLanes:
       self._actors.append(self._actor.with_env(env))
 
   def _act(
-    self, params: types.AgentParams, states: Any, keys: np.ndarray
+    self,
+    params: types.AgentParams,
+    states: Any,
+    keys: np.ndarray,
+    iteration: int,
   ) -> tuple[tuple[actors.ActorState, ...], tuple[types.ActorRollout, ...]]:
     """Acts for one rollout of every agent, with leaves [T+1, B, ...]."""
     new_states, rollouts = [], []
     for k, actor in enumerate(self._actors):
       own = jax.tree.map(lambda x, k=k: x[k], params)
       step_keys = jax.random.split(keys[k], self._batching.rollout_length)
-      state, rollout = actor.unroll(own, states[k], step_keys)
+      try:
+        state, rollout = actor.unroll(own, states[k], step_keys)
+      except timesteps.NonFiniteError as error:
+        place = f'iteration {iteration}, seed {self._seeds[k]}'
+        raise error.at(place) from None
       new_states.append(state)
       rollouts.append(rollout)
     if len(self._placement.devices) > 1:

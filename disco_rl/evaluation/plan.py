@@ -16,6 +16,7 @@ from disco_rl.environments import factories
 from disco_rl.environments import registry
 from disco_rl.evaluation import population as population_lib
 from disco_rl.evaluation import training
+from disco_rl.learning import actors
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
@@ -134,7 +135,9 @@ class Plan(plan_lib.Plan):
     del before_print
     every = self.settings.checkpoint_every
     return [
-      hooks.Checkpoint(trainable, folder.state_path, every),
+      hooks.Checkpoint(
+        trainable, folder.state_path, every, private=actors.PRIVATE
+      ),
       hooks.Periodic(every, lambda *_: self._draw(rows, folder.curve_path)),
     ]
 

@@ -25,6 +25,7 @@ from disco_rl import types
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import schema
 from disco_rl.environments import registry
+from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import lanes
 from disco_rl.learning import actors
@@ -38,6 +39,7 @@ class Population:
     agent: the agent, the same for all seeds.
     batching: the sizes of one agent's batches, over all devices.
     seeds: the seeds, one per agent.
+    env_name: name of the environment, for messages.
     placement: the devices, over which each batch is sharded.
   """
 
@@ -82,6 +84,7 @@ class Population:
       # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
     actor = actors.make(self.agent, env)
+    self.env_name = actor.env_name
     self._loop = agent_loop.AgentLoop(self.agent, actor, shard, axis_name)
     self._compile()
     self._lanes: lanes.Lanes
@@ -118,7 +121,10 @@ class Population:
     )
     # Programs run on the devices of their arguments.
     state = self._init(self.placement.put(keys, parallel.REPLICATED), stacked)
-    return state if actor_states is None else state._replace(actor=actor_states)
+    if actor_states is not None:
+      return state._replace(actor=actor_states)
+    self._check_first_timesteps(state.actor.timestep)
+    return state
 
   def run(
     self,
@@ -169,6 +175,17 @@ class Population:
   def close(self) -> None:
     """Closes environments on the host."""
     self._lanes.close()
+
+  def _check_first_timesteps(self, timestep: types.EnvironmentTimestep) -> None:
+    """Checks that environments in JAX begin with finite numbers.
+
+    Args:
+      timestep: leaves [K, B, ...].
+    """
+    timestep = self.placement.fetch(timestep)
+    for k, seed in enumerate(self.seeds):
+      own = jax.tree.map(lambda x, k=k: x[k], timestep)
+      timesteps.check_finite(own, self.env_name, f'reset, seed {seed}')
 
   def _compile(self) -> None:
     """Maps the functions of `AgentLoop` over seeds, and shards them."""

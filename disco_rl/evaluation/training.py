@@ -7,6 +7,7 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import population as population_lib
+from disco_rl.learning import faults
 from disco_rl.rule_zoo import file_format
 from disco_rl.runs import loop
 from disco_rl.runs import metrics as metrics_lib
@@ -84,10 +85,16 @@ class Training:
   def advance(
     self, state: agent_loop.LoopState, total: int
   ) -> tuple[agent_loop.LoopState, list[metrics_lib.Row]]:
-    """Trains for one chunk of iterations, see `loop.Trainable`."""
+    """Trains for one chunk of iterations, see `loop.Trainable`.
+
+    Raises:
+      DivergenceError: if a learner step is non-finite.
+      NonFiniteError: if an environment returns NaN or infinity.
+    """
     done = self.done(state)
     count = min(self._chunk_size - done % self._chunk_size, total - done)
     state, metrics = self.population.run(self._eta, state, count)
+    self._check_environment(metrics.pop(faults.METRIC, None), state, done)
     rows = metrics_lib.summarize(
       metrics,
       last_iteration=done + count,
@@ -103,6 +110,33 @@ class Training:
       seed = self.population.seeds[k]
       raise DivergenceError(state, rows, done + int(n) + 1, seed, culprit)
     return state, rows
+
+  def _check_environment(
+    self,
+    indices: np.ndarray | None,
+    state: agent_loop.LoopState,
+    done: int,
+  ) -> None:
+    """Raises an error if an environment in JAX returned NaN or infinity.
+
+    The state has learned from it, so that no state is kept.
+
+    Args:
+      indices: [N, K], see `faults.first`; None for environments on the host,
+        which raise such errors themselves.
+      state: any state; only its structure is used.
+      done: iterations before the chunk.
+    """
+    if indices is None or not np.any(indices >= 0):
+      return
+    n, k = np.argwhere(indices >= 0)[0]
+    raise faults.error(
+      indices[n, k],
+      state.actor.timestep,
+      self.population.batching.num_envs,
+      self.population.env_name,
+      f'iteration {done + int(n) + 1}, seed {self.population.seeds[k]}',
+    )
 
   def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
     """Returns the state in a form that can be saved."""

@@ -20,6 +20,11 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
+from disco_rl.environments import timesteps
+from disco_rl.learning import faults
+
+# Fields of `ActorState` that belong to the environment alone.
+PRIVATE = frozenset(('env_state',))
 
 
 class ActorState(NamedTuple):
@@ -75,6 +80,11 @@ class _Actor:
   def num_envs(self) -> int:
     """Number of streams of the environment."""
     return self._env.batch_size
+
+  @property
+  def env_name(self) -> str:
+    """Name of the environment, for messages."""
+    return getattr(self._env, 'name', type(self._env).__name__)
 
   def init(self, env_rng: chex.PRNGKey, net_rng: chex.PRNGKey) -> ActorState:
     """Resets the environment and the network.
@@ -207,7 +217,10 @@ class HostActor(_Actor):
       rollout, actions, net_state = self._step(
         params, rng, timestep, net_state, rollout, t
       )
-      env_state, timestep = self._env.step(env_state, np.asarray(actions))
+      try:
+        env_state, timestep = self._env.step(env_state, np.asarray(actions))
+      except timesteps.NonFiniteError as error:
+        raise error.at(faults.step_of_rollout(t + 1)) from None
     state = ActorState(env_state, timestep, net_state)
     return state, rollout.replace(states=first_state)
 

@@ -19,6 +19,7 @@ from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
+from disco_rl.learning import faults
 from disco_rl.learning import replay
 from disco_rl.meta_training import meta_loss
 
@@ -28,6 +29,8 @@ _REPLAY = 2**31
 
 # Entries of a meta-gradient's log that are sums over episodes, not averages.
 EPISODE_LOG = ('num_episodes', 'total_return')
+# Entries that cannot be averaged over agents.
+NOT_AVERAGED = (*EPISODE_LOG, faults.METRIC)
 
 
 class AgentState(NamedTuple):
@@ -148,7 +151,8 @@ class MetaAgent:
     Returns:
       The state after; N batches to learn from, leaves [N, L, B, ...] with L
       steps; the validation trajectory, leaves [2L, B', ...] with B'
-      environments; and a log of rewards and episodes.
+      environments; and a log of rewards, episodes and whether the environment
+      returned numbers that are not finite (`faults.METRIC`).
     """
     config = self._config
     num_updates, length = (
@@ -182,6 +186,7 @@ class MetaAgent:
     log = {
       **self._count_rewards(fresh.rewards),
       **{name: getattr(finished, name) for name in EPISODE_LOG},
+      faults.METRIC: faults.first(steps, actor_state.timestep, self._axis_name),
     }
     fresh = jax.vmap(replay.to_stored)(fresh)
     buffer, batches = self._next_batches(

@@ -14,6 +14,7 @@ from disco_rl import types
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
+from disco_rl.learning import actors
 from disco_rl.meta_training import groups
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures
@@ -22,6 +23,7 @@ from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import finite
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
@@ -198,7 +200,9 @@ class Plan(plan_lib.Plan):
       )
     every = self.settings.checkpoint_every
     return all_hooks + [
-      hooks.Checkpoint(trainable, folder.state_path, every),
+      hooks.Checkpoint(
+        trainable, folder.state_path, every, private=actors.PRIVATE
+      ),
       hooks.Periodic(every, lambda _, state: self.started(folder, state)),
       hooks.Periodic(every, lambda *_: _draw(rows, folder)),
     ]
@@ -224,6 +228,7 @@ class Plan(plan_lib.Plan):
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""
+    finite.check(dict(eta=state.eta))
     self._save_rule(folder.rule_path, state.eta, step=int(state.step))
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:

@@ -33,6 +33,7 @@ from disco_rl.meta_training import lifetimes
 from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import meta_optimizer as meta_optimizer_lib
+from disco_rl.meta_training import nonfinite
 from disco_rl.rule_zoo import file_format
 
 # Folded into a key for the keys of agents that are reset. Large, since folding
@@ -184,6 +185,9 @@ class Trainer:
       state = self._reset(state, jax.random.fold_in(rng, _RESET))
     state, log, group_logs = self._update(state, rng)
     log, group_logs = self._placement.fetch((log, group_logs))
+    group_logs = nonfinite.check_environments(
+      self.group_names, state, group_logs, self.config.batching.num_envs
+    )
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
     averages['num_resets'] = float(num_resets)
@@ -310,7 +314,7 @@ class Trainer:
         {
           name: x
           for name, x in result.log.items()
-          if name not in meta_gradient.EPISODE_LOG
+          if name not in meta_gradient.NOT_AVERAGED
         }
       ),
     )

@@ -6,6 +6,7 @@ import chex
 import jax
 
 from disco_rl import types
+from disco_rl.meta_training import nonfinite
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -97,8 +98,8 @@ class Training:
     return state, rows
 
   def to_checkpoint(self, state: trainer_lib.TrainState) -> Any:
-    """Returns the state in a form that can be saved: as it is."""
-    return state
+    """Returns the state in a form that can be saved."""
+    return nonfinite.clean(state)
 
   def checkpoint_like(self) -> Any:
     """Returns the specs of the tree of `to_checkpoint`."""

@@ -54,7 +54,14 @@ class UnreadableFileError(ValueError):
 
 
 class StorageError(OSError):
-  """Raised if a file cannot be written; the message says which, and why."""
+  """Raised if a file cannot be written; the message says which, and why.
+
+  Attributes:
+    is_user_facing: whether the message alone tells users what happened, so that
+      commands show no traceback.
+  """
+
+  is_user_facing = True
 
 
 def reason(error: OSError) -> str:

@@ -1,10 +1,11 @@
 """Hooks of the run loop: periodic actions, such as checkpoints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 import os
 from typing import Any
 
 from disco_rl.runs import checkpoint
+from disco_rl.runs import finite
 from disco_rl.runs import loop
 
 
@@ -56,13 +57,19 @@ class Periodic:
 
 
 class Checkpoint(Periodic):
-  """Saves the state every so many steps, and at the end."""
+  """Saves the state every so many steps, and at the end.
+
+  A state that is not finite is not saved, and ends the run with a
+  `finite.NonFiniteStateError`.
+  """
 
   def __init__(
     self,
     trainable: loop.Trainable,
     path: str | os.PathLike[str],
     every: int,
+    *,
+    private: Set[str] = frozenset(),
   ):
     """Sets the period.
 
@@ -70,8 +77,13 @@ class Checkpoint(Periodic):
       trainable: the trainable whose state is saved.
       path: path of the checkpoint, which is replaced.
       every: steps between two checkpoints.
+      private: names of fields that need not be finite, see `finite.check`.
     """
-    save = lambda done, state: checkpoint.save(
-      path, trainable.to_checkpoint(state)
-    )
+
+    def save(done: int, state: Any) -> None:
+      del done
+      saved = trainable.to_checkpoint(state)
+      finite.check(saved, private)
+      checkpoint.save(path, saved)
+
     super().__init__(every, save)

@@ -17,6 +17,7 @@ import enum
 from typing import Any, Protocol
 
 from disco_rl.runs import compilation_cache
+from disco_rl.runs import finite
 from disco_rl.runs import metrics
 
 
@@ -171,7 +172,12 @@ def run(
         sink.write(rows)
       is_last = done >= total or error is not None or should_stop()
       for hook in hooks:
-        hook.advanced(done, state, is_last)
+        try:
+          hook.advanced(done, state, is_last)
+        except finite.NonFiniteStateError:
+          # If it diverged, that is reported, and the checkpoint before stays.
+          if error is None:
+            raise
   if error is not None:
     return Outcome(state, done, Reason.DIVERGED, error)
   reason = Reason.FINISHED if done >= total else Reason.INTERRUPTED

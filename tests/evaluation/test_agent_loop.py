@@ -61,6 +61,10 @@ def test_a_nonfinite_step_is_not_taken_and_its_culprit_is_named():
   assert culprit in names | set(metrics)
   # The counts of the log come first, then the leaves of the learner.
   not_logs = {'first_nonfinite', 'num_episodes', 'total_return', 'total_length'}
+  assert (
+    np.asarray(metrics['first_fault']) == -1
+  ).all()  # The learner's fault.
+  not_logs.add('first_fault')
   logs = sorted(set(metrics) - not_logs)
   name_of = lambda i: agent_loop.name_of_nonfinite(i, metrics, state.learner)
   assert [name_of(i) for i in range(len(logs))] == logs

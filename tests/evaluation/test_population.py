@@ -224,7 +224,7 @@ def test_overlapped_acting_lags_one_update():
     params = jax.tree.map(jnp.copy, wanted.learner.params)
     keys = lanes._split_keys(wanted.rng)
     actor_states, rollouts = other._lanes._act(
-      old_params, wanted.actor, keys.act
+      old_params, wanted.actor, keys.act, i + 1
     )
     wanted, log = other._learn(
       eta, wanted._replace(rng=keys.carry, actor=None), rollouts, keys.learn

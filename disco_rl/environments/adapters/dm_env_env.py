@@ -6,7 +6,7 @@ The factory is called once per stream. If it takes a `seed`, every stream gets a
 different one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 import inspect
 from typing import Any
@@ -15,6 +15,7 @@ from ml_collections import config_dict
 
 from disco_rl.environments import base
 from disco_rl.environments import factories
+from disco_rl.environments import foreign
 from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import single_stream_env
 from disco_rl.environments.wrappers import worker_env
@@ -28,6 +29,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
       random_seed=0,
       kwargs=dict(),  # Keyword arguments of the factory.
       num_workers=0,  # Worker processes; 0 to use this process.
+      worker_timeout=worker_env.TIMEOUT,  # Seconds, see `worker_env.make`.
     )
   )
 
@@ -47,7 +49,12 @@ def build(
   """
   make = functools.partial(make_streams, name, settings.kwargs.to_dict())
   return worker_env.make(
-    make, batch_size, settings.random_seed, settings.num_workers, f'dm:{name}'
+    make,
+    batch_size,
+    settings.random_seed,
+    settings.num_workers,
+    f'dm:{name}',
+    settings.worker_timeout,
   )
 
 
@@ -61,13 +68,23 @@ def make_streams(
       f'dm:{name} names no function: it must be dm:module:function, a function '
       'that returns a dm_env environment, in a module that can be imported'
     )
-  takes_seed = 'seed' in inspect.signature(factory).parameters
   streams = []
   for seed in seeds:
-    own = {'seed': int(seed), **kwargs} if takes_seed else kwargs
-    try:
+    own = {'seed': int(seed), **kwargs} if _takes_seed(factory) else kwargs
+    with foreign.boundary(f'cannot make dm:{name}'):
       env = factory(**own)
-    except TypeError as error:
-      raise ValueError(f'cannot make dm:{name}: {error}') from error
+    for member in ('reset', 'step', 'observation_spec', 'action_spec'):
+      if isinstance(env, type) or not hasattr(env, member):
+        raise foreign.InvalidEnvironmentError(
+          f'dm:{name} must make a dm_env environment (dm_env.Environment), got '
+          f'{type(env).__name__}'
+        )
     streams.append(single_stream_env.SingleStreamEnv(env))
   return batched_env.StreamBatch(streams)
+
+
+def _takes_seed(factory: Callable[..., Any]) -> bool:
+  try:
+    return 'seed' in inspect.signature(factory).parameters
+  except (TypeError, ValueError):  # Some built-in functions have none.
+    return False

@@ -8,7 +8,7 @@ limit is treated like termination, as published.
 """
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
 from typing import Any
 
@@ -23,6 +23,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import factories
+from disco_rl.environments import foreign
 from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import worker_env
 
@@ -38,6 +39,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
       kwargs=dict(),  # Keyword arguments of `gymnasium.make` or the factory.
       frame_stack=1,  # Observations that are stacked, along their last axis.
       num_workers=0,  # Worker processes; 0 to use this process.
+      worker_timeout=worker_env.TIMEOUT,  # Seconds, see `worker_env.make`.
     )
   )
 
@@ -62,7 +64,12 @@ def build(
     make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
   )
   return worker_env.make(
-    make, batch_size, settings.random_seed, settings.num_workers, f'gym:{name}'
+    make,
+    batch_size,
+    settings.random_seed,
+    settings.num_workers,
+    f'gym:{name}',
+    settings.worker_timeout,
   )
 
 
@@ -71,16 +78,18 @@ def make_streams(
 ) -> batched_env.StreamBatch:
   """Makes one stream per seed, in this process; see `build`."""
   make_env = _env_maker(name, kwargs)
-  try:
-    envs = [make_env() for _ in seeds]
-  except (gymnasium.error.Error, ImportError, TypeError) as error:
-    raise ValueError(f'cannot make gym:{name}: {error}') from error
-  return batched_env.StreamBatch(
-    [
-      GymStream(env, int(seed), frame_stack)
-      for env, seed in zip(envs, seeds, strict=True)
-    ]
-  )
+  streams = []
+  for seed in seeds:
+    with foreign.boundary(f'cannot make gym:{name}'):
+      env = make_env()
+    for member in ('reset', 'step', 'action_space', 'observation_space'):
+      if isinstance(env, type) or not hasattr(env, member):
+        raise foreign.InvalidEnvironmentError(
+          f'gym:{name} must make a Gymnasium environment (gymnasium.Env), got '
+          f'{type(env).__name__}'
+        )
+    streams.append(GymStream(env, int(seed), frame_stack))
+  return batched_env.StreamBatch(streams)
 
 
 class GymStream:
@@ -98,7 +107,7 @@ class GymStream:
       raise ValueError(f'frame_stack must be at least 1, got {frame_stack}')
     space = env.action_space
     if not isinstance(space, gymnasium.spaces.Discrete):
-      raise ValueError(
+      raise foreign.InvalidEnvironmentError(
         f'{_describe(env)} has actions {space}: only discrete '
         'actions (gymnasium.spaces.Discrete) are supported'
       )
@@ -116,8 +125,10 @@ class GymStream:
       return self._spec
 
     def stacked(spec: types.ArraySpec) -> types.ArraySpec:
-      frame = np.zeros(spec.shape, spec.dtype)
-      return types.ArraySpec(_stack_frames(*[frame] * num).shape, spec.dtype)
+      if len(spec.shape) in (0, 2):  # See `_stack_frames`.
+        return types.ArraySpec((*spec.shape, num), spec.dtype)
+      *outer, last = spec.shape
+      return types.ArraySpec((*outer, num * last), spec.dtype)
 
     return jax.tree.map(stacked, self._spec)
 
@@ -138,9 +149,13 @@ class GymStream:
   ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
     """Takes an action, and starts the next episode if this one ends."""
     del state
-    observation, reward, terminated, truncated, _ = self._env.step(
-      int(action) + self._first_action
+    result = self._env.step(int(action) + self._first_action)
+    observation, reward, terminated, truncated, _ = self._unpack(
+      result, 'step', 'observation, reward, terminated, truncated and info'
     )
+    self._check_number('reward', reward)
+    self._check_number('terminated', terminated)
+    self._check_number('truncated', truncated)
     if terminated or truncated:
       step_type, shown = dm_env.StepType.LAST, self._start_episode()
     else:
@@ -160,10 +175,38 @@ class GymStream:
     self._env.close()
 
   def _start_episode(self) -> Any:
-    observation, _ = self._env.reset(seed=self._seed)
+    result = self._env.reset(seed=self._seed)
+    observation, _ = self._unpack(result, 'reset', 'observation and info')
     self._seed = None
     self._frames.clear()
     return self._show(observation)
+
+  def _unpack(self, result: Any, method: str, wanted: str) -> tuple[Any, ...]:
+    """Checks the number of values that a method of the environment returned."""
+    number = 2 if method == 'reset' else 5
+    if isinstance(result, tuple) and len(result) == number:
+      return result
+    given = type(result).__name__
+    if isinstance(result, tuple):
+      given = f'{len(result)} values'
+    raise foreign.InvalidEnvironmentError(
+      f'{_describe(self._env)}: {method} returned {given}; Gymnasium wants '
+      f'{wanted}'
+    )
+
+  def _check_number(self, name: str, value: Any) -> None:
+    """Checks that a part of what `step` returned is one number or boolean."""
+    if isinstance(value, bool | int | float | np.bool_ | np.number):
+      return  # The usual cases; the rest is slower.
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in 'biuf':
+      shown = type(value).__name__
+      if array.dtype.kind in 'biuf':
+        shown = f'an array of the shape {array.shape}'
+      raise foreign.InvalidEnvironmentError(
+        f'{_describe(self._env)}: step returned {shown} as {name}; one number '
+        'is needed'
+      )
 
   def _show(self, observation: Any) -> Any:
     """Stacks the last observations; repeats the first of an episode."""
@@ -187,12 +230,15 @@ def _env_maker(
   if module:
     factories.import_modules([module])  # Which registers the id.
   try:
-    gymnasium.spec(env_id)
-  except (gymnasium.error.Error, ImportError) as error:
+    with foreign.boundary(f'cannot make gym:{name}', passes=ValueError):
+      gymnasium.spec(env_id)
+  except foreign.ForeignCodeError as error:
+    if not isinstance(error.__cause__, gymnasium.error.Error | ImportError):
+      raise
     near = utils.did_you_mean(env_id, gymnasium.registry)
     raise ValueError(
       f'gym:{name} is neither an id that Gymnasium knows nor module:factory'
-      f'{near}: {error}'
+      f'{near}: {error.__cause__}'
     ) from None
   return functools.partial(gymnasium.make, env_id, **kwargs)
 
@@ -216,10 +262,17 @@ def _encoder(
   spaces = gymnasium.spaces
   if isinstance(space, spaces.Dict):
     inner = {k: _encoder(s, f'{where}/{k}') for k, s in space.items()}
-    return (
-      {k: spec for k, (spec, _) in inner.items()},
-      lambda x: {k: encode(x[k]) for k, (_, encode) in inner.items()},
-    )
+
+    def encode_all(x: Any) -> Any:
+      if not isinstance(x, Mapping) or not inner.keys() <= x.keys():
+        given = list(x) if isinstance(x, Mapping) else type(x).__name__
+        raise foreign.InvalidEnvironmentError(
+          f'{where} has an observation with {given}, but its space has '
+          f'{list(inner)}'
+        )
+      return {k: encode(x[k]) for k, (_, encode) in inner.items()}
+
+    return {k: spec for k, (spec, _) in inner.items()}, encode_all
   if isinstance(space, spaces.Tuple):
     parts = [_encoder(s, f'{where}/{i}') for i, s in enumerate(space)]
     return (
@@ -229,32 +282,61 @@ def _encoder(
       ),
     )
   if isinstance(space, spaces.Discrete):
-    return _one_hots([int(space.n)], int(space.start))
+    return _one_hots([int(space.n)], int(space.start), where)
   if isinstance(space, spaces.MultiDiscrete):
     sizes = np.ravel(space.nvec).astype(int)
-    return _one_hots(sizes, np.ravel(space.start))
+    return _one_hots(sizes, np.ravel(space.start), where)
   if isinstance(space, spaces.Box | spaces.MultiBinary):
-    zeros = np.zeros(space.shape, space.dtype)
-    dtype = utils.cast_to_single_precision(zeros, host_data=True).dtype
-    # A copy, since some environments reuse the array that they return.
+    zero = np.zeros((), space.dtype)
+    dtype = utils.cast_to_single_precision(zero, host_data=True).dtype
     return (
       types.ArraySpec(tuple(space.shape), dtype),
-      lambda x: np.array(x, dtype),
+      functools.partial(_to_array, space, dtype, where),
     )
-  raise ValueError(
+  raise foreign.InvalidEnvironmentError(
     f'{where} has observations {space}; supported are Box, Discrete, '
     'MultiDiscrete, MultiBinary, and Dict and Tuple of them'
   )
 
 
-def _one_hots(sizes: Any, start: Any) -> tuple[Any, _Encode]:
+def _to_array(
+  space: gymnasium.Space, dtype: np.dtype, where: str, x: Any
+) -> np.ndarray:
+  """Converts an element of a Box; a copy, since some environments reuse it."""
+  array = np.asarray(x)
+  can_cast = array.dtype.kind in 'biu' or (
+    array.dtype.kind == 'f' and dtype.kind == 'f'
+  )
+  if array.shape != space.shape or not can_cast:
+    raise foreign.InvalidEnvironmentError(
+      f'{where} has an observation of {array.dtype} and the shape '
+      f'{array.shape}, but its space is {space.dtype} of the shape '
+      f'{space.shape}'
+    )
+  with np.errstate(over='ignore'):  # Infinity is reported.
+    return np.array(array, dtype)
+
+
+def _one_hots(sizes: Any, start: Any, where: str) -> tuple[Any, _Encode]:
   """Returns the spec and encoder of integers as concatenated one-hots."""
-  offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]]) - start
+  first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
   total = int(np.sum(sizes))
 
   def encode(x: Any) -> np.ndarray:
+    index = np.ravel(x) - start
+    is_known = (
+      index.shape == first.shape
+      and index.dtype.kind in 'iu'
+      and (index >= 0).all()
+      and (index < sizes).all()
+    )
+    if not is_known:
+      raise foreign.InvalidEnvironmentError(
+        f'{where} has the observation {str(x)[:100]}, which is not in its '
+        f'space: whole numbers from {start}, fewer than {sizes}'
+      )
     encoded = np.zeros(total, np.float32)
-    encoded[offsets + np.ravel(x)] = 1.0
+    encoded[first + index] = 1.0
     return encoded
 
   return types.ArraySpec((total,), np.dtype(np.float32)), encode

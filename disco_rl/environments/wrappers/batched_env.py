@@ -11,6 +11,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
+from disco_rl.environments import foreign
 from disco_rl.environments.wrappers import single_stream_env
 
 UnusedEnvState = base.UnusedEnvState
@@ -124,4 +125,14 @@ def _stack(
   timesteps: list[types.EnvironmentTimestep],
 ) -> types.EnvironmentTimestep:
   """Stacks B timesteps to one with leaves [B, ...], on the host."""
-  return jax.tree.map(lambda *xs: np.stack(xs), *timesteps)
+  try:
+    return jax.tree.map(lambda *xs: np.stack(xs), *timesteps)
+  except ValueError:
+    shapes = [jax.tree.map(np.shape, x.observation) for x in timesteps]
+    other = next((i for i, x in enumerate(shapes) if x != shapes[0]), None)
+    if other is None:
+      raise
+    raise foreign.InvalidEnvironmentError(
+      f'the observations of stream {other} have the shapes {shapes[other]}, '
+      f'but those of stream 0 {shapes[0]}; all must be as in the spec'
+    ) from None

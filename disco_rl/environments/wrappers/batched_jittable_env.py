@@ -11,6 +11,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
+from disco_rl.environments import timesteps
 
 _STEP_KEY = 2  # `jax.random.split` makes 0 and 1.
 
@@ -121,10 +122,14 @@ class BatchedJittableEnvironment(base.Environment):
     env_state = self._env.step(step_rng, state.state, action)
     is_terminal = self._env.is_terminal(env_state)
     reward = jnp.asarray(self._env.reward(env_state), jnp.float32)
+    reset_state = self._env.episode_reset(rng_now, env_state)
+    env_class = type(self._env).__name__
+    for method, own in (('step', env_state), ('episode_reset', reset_state)):
+      timesteps.check_same(
+        own, state.state, f'{env_class}.{method}', f'{env_class}.initial_state'
+      )
     env_state = jax.tree.map(
-      lambda new, old: jnp.where(is_terminal, new, old),
-      self._env.episode_reset(rng_now, env_state),
-      env_state,
+      lambda new, old: jnp.where(is_terminal, new, old), reset_state, env_state
     )
     timestep = types.EnvironmentTimestep(
       observation=self._env.render(env_state),

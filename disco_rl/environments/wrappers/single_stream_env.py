@@ -10,6 +10,8 @@ import numpy as np
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
+from disco_rl.environments import foreign
+from disco_rl.environments import timesteps
 
 UnusedEnvState = base.UnusedEnvState
 
@@ -35,6 +37,8 @@ class SingleStreamEnv(base.Environment):
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of the observation, 64-bit dtypes cast to 32."""
+    specs = self._env.observation_spec()
+    timesteps.make_layout(type(self._env).__name__, 1, specs)  # Checks them.
     return jax.tree.map(
       lambda spec: types.ArraySpec(
         tuple(spec.shape),
@@ -42,7 +46,7 @@ class SingleStreamEnv(base.Environment):
           np.zeros((), spec.dtype), host_data=True
         ).dtype,
       ),
-      self._env.observation_spec(),
+      specs,
     )
 
   def single_action_spec(self) -> types.ActionSpec:
@@ -63,7 +67,7 @@ class SingleStreamEnv(base.Environment):
   ) -> tuple[UnusedEnvState, types.EnvironmentTimestep]:
     """Starts an episode; `rng_key` is not used."""
     del rng_key
-    observation = self._env.reset().observation
+    observation = self._checked(self._env.reset(), 'reset').observation
     return UnusedEnvState(), _timestep(dm_env.StepType.FIRST, 0.0, observation)
 
   def step(
@@ -79,12 +83,18 @@ class SingleStreamEnv(base.Environment):
       An empty state, and a timestep without batch dimension.
     """
     del state
-    timestep = self._env.step(action)
+    timestep = self._checked(self._env.step(action), 'step')
     observation = timestep.observation
     if timestep.last():
-      observation = self._env.reset().observation
+      observation = self._checked(self._env.reset(), 'reset').observation
     # In dm_env, the reward of FIRST is None.
     reward = 0.0 if timestep.reward is None else timestep.reward
+    if np.shape(reward) or np.asarray(reward).dtype.kind not in 'biuf':
+      raise foreign.InvalidEnvironmentError(
+        f'{type(self._env).__name__}: step returned a reward of the type '
+        f'{type(reward).__name__} and the shape {np.shape(reward)}; one number '
+        'is needed'
+      )
     return UnusedEnvState(), _timestep(timestep.step_type, reward, observation)
 
   def snapshot(self) -> Any:
@@ -101,12 +111,22 @@ class SingleStreamEnv(base.Environment):
     """Closes the environment."""
     self._env.close()
 
+  def _checked(self, timestep: Any, method: str) -> dm_env.TimeStep:
+    """Checks that the environment returned a timestep."""
+    if not hasattr(timestep, 'observation') or not hasattr(timestep, 'last'):
+      raise foreign.InvalidEnvironmentError(
+        f'{type(self._env).__name__}: {method} returned '
+        f'{type(timestep).__name__}; a dm_env.TimeStep is needed'
+      )
+    return timestep
+
 
 def _timestep(
   step_type: dm_env.StepType, reward: float, observation: Any
 ) -> types.EnvironmentTimestep:
-  return types.EnvironmentTimestep(
-    observation=utils.cast_to_single_precision(observation, host_data=True),
-    step_type=np.asarray(step_type, np.int32),
-    reward=np.asarray(reward, np.float32),
-  )
+  with np.errstate(over='ignore'):  # Infinity is reported.
+    return types.EnvironmentTimestep(
+      observation=utils.cast_to_single_precision(observation, host_data=True),
+      step_type=np.asarray(step_type, np.int32),
+      reward=np.asarray(reward, np.float32),
+    )

@@ -4,11 +4,10 @@ Workers are faster if a step takes longer than sending its result through a pipe
 (some tenths of a millisecond).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import multiprocessing
 from multiprocessing import connection
-import signal
-import traceback
+import time
 from typing import Any
 import weakref
 
@@ -19,23 +18,33 @@ import numpy as np
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import factories
+from disco_rl.environments import foreign
+from disco_rl.environments.wrappers import worker_process
 
-# Makes an environment with one stream per seed.
-StreamsFn = Callable[[Sequence[int]], base.Environment]
+# Seconds that a worker has for an answer, by default.
+TIMEOUT = 600.0
 
 _SECONDS_TO_CLOSE = 5.0
 
 
-class WorkerError(RuntimeError):
-  """Raised when a worker process fails or dies."""
+class WorkerError(foreign.ForeignCodeError):
+  """Raised when a worker process fails, dies or does not answer."""
+
+
+class RemoteTracebackError(Exception):
+  """The traceback of an error in a worker process, as the error's cause."""
+
+  def __str__(self) -> str:
+    return f'\n{self.args[0]}'
 
 
 def make(
-  make_streams: StreamsFn,
+  make_streams: worker_process.StreamsFn,
   batch_size: int,
   random_seed: int,
   num_workers: int,
   name: str,
+  timeout: float = TIMEOUT,
 ) -> base.Environment:
   """Makes B streams, in this process or in worker processes.
 
@@ -48,11 +57,18 @@ def make(
     random_seed: seed from which the streams' seeds are drawn.
     num_workers: number of processes, which must divide B; 0 for no workers.
     name: what error messages call the environment.
+    timeout: seconds that a worker has for every answer: for a step of its
+      streams, and at first for making them. The run ends with an error then.
 
   Returns:
     The environment.
   """
   base.check_batch_size(batch_size)
+  if not 0 < timeout < float('inf'):
+    raise ValueError(
+      f'worker_timeout of {name} must be a number of seconds above 0, got '
+      f'{timeout}'
+    )
   if num_workers < 0 or (num_workers and batch_size % num_workers):
     raise ValueError(
       f'num_workers must be 0 or divide the {batch_size} environments of '
@@ -65,7 +81,7 @@ def make(
   ]
   if not num_workers:
     return make_streams(seeds)
-  return WorkerEnvironment(make_streams, seeds, num_workers, name)
+  return WorkerEnvironment(make_streams, seeds, num_workers, name, timeout)
 
 
 class WorkerEnvironment(base.Environment):
@@ -73,10 +89,11 @@ class WorkerEnvironment(base.Environment):
 
   def __init__(
     self,
-    make_streams: StreamsFn,
+    make_streams: worker_process.StreamsFn,
     seeds: Sequence[int],
     num_workers: int,
     name: str,
+    timeout: float = TIMEOUT,
   ):
     """Starts the processes.
 
@@ -85,9 +102,11 @@ class WorkerEnvironment(base.Environment):
       seeds: B seeds.
       num_workers: number of processes, which must divide B.
       name: what error messages call the environment.
+      timeout: seconds that a worker has for an answer.
     """
     super().__init__(len(seeds))
     self._name = name
+    self._timeout = timeout
     self._num = num_workers
     share = len(seeds) // num_workers
     # Not forked, which would break the threads of JAX.
@@ -138,7 +157,7 @@ class WorkerEnvironment(base.Environment):
   def restore(self, snapshot: Any) -> base.UnusedEnvState:
     """Restores every stream from a snapshot."""
     if len(snapshot) != self._num:
-      raise ValueError(
+      raise foreign.InvalidEnvironmentError(
         f'a snapshot of {len(snapshot)} workers of {self._name} cannot be '
         f'restored with num_workers={self._num}'
       )
@@ -153,10 +172,13 @@ class WorkerEnvironment(base.Environment):
     """Sends a request to every worker, then waits for all answers."""
     if not self._finalizer.alive:
       raise WorkerError(f'{self._name} was closed')
+    end = time.monotonic() + self._timeout
     try:
       for worker, argument in zip(self._workers, arguments, strict=True):
         worker.send(method, argument)
-      return [worker.receive() for worker in self._workers]
+      return [
+        worker.receive(method, end, self._timeout) for worker in self._workers
+      ]
     except BaseException:
       # Answers left in a pipe would be taken for those of the next request.
       self.close()
@@ -167,16 +189,21 @@ class _Worker:
   """A handle of one worker process."""
 
   def __init__(
-    self, context: Any, make_streams: StreamsFn, seeds: list[int], name: str
+    self,
+    context: Any,
+    make_streams: worker_process.StreamsFn,
+    seeds: list[int],
+    name: str,
   ):
     self._name = name
     self._pipe, other_end = context.Pipe()
     self._process = context.Process(
-      target=_serve,
+      target=worker_process.serve,
       args=(other_end, make_streams, seeds, tuple(factories.IMPORTED)),
       daemon=True,
     )
-    self._process.start()
+    with worker_process.signals_blocked():
+      self._process.start()
     other_end.close()
 
   def send(self, method: str, argument: Any) -> None:
@@ -185,22 +212,37 @@ class _Worker:
     except OSError:
       raise self._death() from None
 
-  def receive(self) -> Any:
-    connection.wait([self._pipe, self._process.sentinel])
+  def receive(self, method: str, end: float, timeout: float) -> Any:
+    seconds = max(end - time.monotonic(), 0)
+    ready = connection.wait([self._pipe, self._process.sentinel], seconds)
+    if not ready:
+      raise WorkerError(
+        f'{self._name} gave no answer to {method} within {timeout:g} seconds, '
+        'the setting env.worker_timeout'
+      )
     # A worker that died may have sent an answer before, still in the pipe.
     try:
       is_ok, answer = self._pipe.recv()
     except (EOFError, OSError):
       raise self._death() from None
-    if isinstance(answer, ValueError):
-      raise answer
-    if not is_ok:
-      raise WorkerError(f'{self._name} failed:\n{answer}')
-    return answer
+    except Exception as error:
+      raise WorkerError(
+        f'{self._name} gave an answer to {method} that cannot be read: '
+        f'{foreign.describe(error)}'
+      ) from error
+    if is_ok:
+      return answer
+    failure, text = answer
+    cause = RemoteTracebackError(text)
+    if isinstance(failure, ValueError):  # As it would be without workers.
+      raise failure from cause
+    raise WorkerError(f'{self._name} {_after_name(failure)}') from cause
 
-  def close(self) -> None:
+  def start_to_close(self) -> None:
     self._pipe.close()  # The worker ends when its pipe is closed.
-    self._process.join(_SECONDS_TO_CLOSE)
+
+  def close(self, end: float) -> None:
+    self._process.join(max(end - time.monotonic(), 0))
     if self._process.is_alive():
       self._process.kill()
       self._process.join()
@@ -215,53 +257,18 @@ class _Worker:
     )
 
 
+def _after_name(error: Exception) -> str:
+  message = str(error)
+  return message if message.startswith('failed') else f'failed: {message}'
+
+
 def _close_all(workers: list[_Worker]) -> None:
   for worker in workers:
-    worker.close()
+    worker.start_to_close()
+  end = time.monotonic() + _SECONDS_TO_CLOSE
+  for worker in workers:
+    worker.close(end)
   workers.clear()
-
-
-def _serve(
-  pipe: connection.Connection,
-  make_streams: StreamsFn,
-  seeds: list[int],
-  modules: Sequence[str],
-) -> None:
-  """Builds the streams of a worker, and answers until the pipe is closed."""
-  # Ctrl-C reaches all processes; the main process handles it.
-  signal.signal(signal.SIGINT, signal.SIG_IGN)
-  env: base.Environment | None = None
-  try:
-    while True:
-      method, argument = pipe.recv()
-      try:
-        if env is None:
-          try:
-            factories.import_modules(modules)
-            env = make_streams(seeds)
-          except ValueError as error:  # The streams cannot be made.
-            pipe.send((False, ValueError(str(error))))
-            continue
-        pipe.send((True, _answer(env, method, argument)))
-      except Exception:  # Any error is reported, and the streams are kept.
-        pipe.send((False, traceback.format_exc()))
-  except (EOFError, OSError):
-    pass  # The pipe was closed.
-  finally:
-    if env is not None:
-      env.close()
-
-
-def _answer(env: base.Environment, method: str, argument: Any) -> Any:
-  if method == 'specs':
-    return env.single_observation_spec(), env.single_action_spec()
-  if method == 'reset':
-    return env.reset(None)[1]
-  if method == 'step':
-    return env.step(base.UnusedEnvState(), argument)[1]
-  if method == 'snapshot':
-    return env.snapshot()
-  return env.restore(argument)
 
 
 def _concatenate(

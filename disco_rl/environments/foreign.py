@@ -1,0 +1,123 @@
+"""The boundary to code of users and of other packages.
+
+  with foreign.boundary('cannot import my_module'):
+    importlib.import_module('my_module')
+
+Whatever such code raises becomes a `ForeignCodeError`: one sentence with the
+type and message of the error, and the file and line that it comes from. The
+error itself is the cause.
+"""
+
+import pathlib
+import sysconfig
+import traceback
+from typing import Any
+
+_PACKAGE = pathlib.Path(__file__).parents[1]
+_STANDARD_LIBRARY = pathlib.Path(sysconfig.get_path('stdlib'))
+_INSTALLED = ('site-packages', 'dist-packages')
+# Packages whose frames say less than those of their callers.
+_TOOLS = frozenset(('jax', 'jaxlib', 'numpy'))
+_LONGEST_MESSAGE = 300
+
+
+class ForeignCodeError(RuntimeError):
+  """Raised for errors in code of users or of other packages.
+
+  Attributes:
+    is_user_facing: whether the message alone tells users what to do, so that
+      commands show no traceback.
+  """
+
+  is_user_facing = True
+
+
+class InvalidEnvironmentError(ForeignCodeError, ValueError):
+  """Raised for environments that do not keep the rules of `base.Environment`.
+
+  The code ran without an error, but what it returned cannot be used.
+  """
+
+
+class boundary:  # noqa: N801, since it is used like a function.
+  """Converts every error within a block to a `ForeignCodeError`.
+
+  `SystemExit` is converted, too; `KeyboardInterrupt` is not.
+  """
+
+  def __init__(
+    self,
+    doing: str,
+    passes: type[Exception] | tuple[type[Exception], ...] = (),
+  ):
+    """Sets what the message says.
+
+    Args:
+      doing: begins the message, e.g. `'cannot import my_module'`.
+      passes: errors that are unchanged if this library raised them, e.g. for
+        settings that it refuses.
+    """
+    self._doing = doing
+    self._passes = passes
+
+  def __enter__(self) -> None:
+    """Does nothing."""
+
+  def __exit__(
+    self, kind: Any, error: BaseException | None, trace: Any
+  ) -> None:
+    """Converts the error, if there is one."""
+    is_converted = isinstance(error, Exception | SystemExit)
+    if not is_converted or isinstance(error, ForeignCodeError):
+      return
+    assert error is not None
+    if isinstance(error, self._passes) and _is_raised_here(error):
+      return
+    raise ForeignCodeError(f'{self._doing}: {describe(error)}') from error
+
+
+def describe(error: BaseException) -> str:
+  """Returns type, message, file and line of an error, in one line."""
+  try:
+    message = ' '.join(str(error).split())
+  except Exception:  # Its own `__str__` fails.
+    message = ''
+  if len(message) > _LONGEST_MESSAGE:
+    message = f'{message[:_LONGEST_MESSAGE]}...'
+  kind = type(error).__name__
+  text = f'{kind}: {message}' if message else kind
+  place = _place(error)
+  return f'{text} ({place[0]}, line {place[1]})' if place else text
+
+
+def _place(error: BaseException) -> tuple[str, int] | None:
+  """Returns file and line of the innermost foreign frame, if there is one."""
+  if isinstance(error, SyntaxError) and error.filename:
+    return error.filename, error.lineno or 0
+  frames = [
+    (frame.f_code.co_filename, line)
+    for frame, line in traceback.walk_tb(error.__traceback__)
+  ]
+  foreign = [
+    at for at in frames if not (_is_in(at[0], _PACKAGE) or _is_tool(at[0]))
+  ]
+  return foreign[-1] if foreign else None
+
+
+def _is_raised_here(error: BaseException) -> bool:
+  """Returns whether the innermost frame is one of this library."""
+  frames = list(traceback.walk_tb(error.__traceback__))
+  return bool(frames) and _is_in(frames[-1][0].f_code.co_filename, _PACKAGE)
+
+
+def _is_in(filename: str, folder: pathlib.Path) -> bool:
+  return pathlib.Path(filename).is_relative_to(folder)
+
+
+def _is_tool(filename: str) -> bool:
+  """Returns whether a file is Python's own, or JAX's or NumPy's."""
+  parts = pathlib.Path(filename).parts
+  installed = [i for i, part in enumerate(parts) if part in _INSTALLED]
+  if installed:
+    return bool(_TOOLS.intersection(parts[installed[-1] + 1 :][:1]))
+  return filename.startswith('<') or _is_in(filename, _STANDARD_LIBRARY)

@@ -1,0 +1,339 @@
+"""Checks of what environments return, with errors that name the array."""
+
+import dataclasses
+import math
+from typing import Any
+
+import dm_env
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.environments import foreign
+
+# What JAX makes of 64 bits.
+_NARROWER: dict[np.dtype, np.dtype] = {
+  np.dtype(wide): np.dtype(narrow)
+  for wide, narrow in (
+    (np.float64, np.float32),
+    (np.int64, np.int32),
+    (np.uint64, np.uint32),
+  )
+}
+_LARGEST_OBSERVATION = 2**30  # Bytes, of one stream.
+_STEP_TYPES = tuple(int(step_type) for step_type in dm_env.StepType)
+
+
+class NonFiniteError(foreign.ForeignCodeError):
+  """Raised when an environment returns NaN or infinity.
+
+  Attributes:
+    environment: its name.
+    array: `reward` or `observation`, with the path of a leaf.
+    stream: index of the stream in the batch.
+    value: the first such number; None if it is not known.
+    place: when it happened, e.g. `'iteration 3, step 7 of the rollout'`.
+  """
+
+  def __init__(
+    self,
+    environment: str,
+    array: str,
+    stream: int,
+    value: float | None = None,
+    place: str = '',
+  ):
+    """Makes the message; see the attributes."""
+    number = 'NaN or infinity' if value is None else str(value)
+    when = f' ({place})' if place else ''
+    super().__init__(
+      f'{environment} returned {number} in the {array} of stream '
+      f'{stream}{when}. Nothing was saved with it: an earlier checkpoint stays '
+      'as it is'
+    )
+    self.environment = environment
+    self.array = array
+    self.stream = stream
+    self.value = value
+    self.place = place
+
+  def at(self, place: str) -> 'NonFiniteError':
+    """Returns the same error, with `place` before the place known so far."""
+    places = ', '.join(filter(None, (place, self.place)))
+    return NonFiniteError(
+      self.environment, self.array, self.stream, self.value, places
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """The shapes and dtypes of an environment's timesteps.
+
+  Attributes:
+    environment: its name, for messages.
+    batch_size: B.
+    shapes: shape of every leaf of the observation, with B.
+    dtypes: their dtypes, of at most 32 bits.
+  """
+
+  environment: str
+  batch_size: int
+  shapes: tuple[tuple[int, ...], ...]
+  dtypes: tuple[np.dtype, ...]
+
+
+def make_layout(
+  environment: str, batch_size: int, spec: types.SpecsTree
+) -> Layout:
+  """Checks the specs of an observation, and returns the layout of timesteps.
+
+  Args:
+    environment: name of the environment, for messages.
+    batch_size: B.
+    spec: specs of one stream's observation.
+
+  Returns:
+    The layout.
+  """
+  shapes, dtypes = [], []
+  for path, leaf in jax.tree_util.tree_leaves_with_path(spec):
+    name = f'{environment}: observation spec{jax.tree_util.keystr(path)}'
+    try:
+      shape = tuple(int(size) for size in leaf.shape)
+      dtype = _narrow(np.dtype(leaf.dtype))
+    except (AttributeError, TypeError, ValueError):
+      raise foreign.InvalidEnvironmentError(
+        f'{name} must have a shape and a dtype, got {_cut(leaf)}'
+      ) from None
+    is_number = jnp.issubdtype(dtype, np.number) or dtype == np.bool_
+    if not is_number or jnp.issubdtype(dtype, np.complexfloating):
+      raise foreign.InvalidEnvironmentError(
+        f'{name} has the dtype {dtype}; supported are booleans, integers and '
+        'floating-point numbers'
+      )
+    size = math.prod(shape) * dtype.itemsize
+    if any(n < 1 for n in shape) or size > _LARGEST_OBSERVATION:
+      raise foreign.InvalidEnvironmentError(
+        f'{name} has the shape {_cut(shape)}; an array of at least 1 number '
+        'and at most 1 GiB is needed'
+      )
+    shapes.append((batch_size, *shape))
+    dtypes.append(dtype)
+  if not shapes:
+    raise foreign.InvalidEnvironmentError(
+      f'{environment}: the observation spec is empty, got {_cut(spec)}'
+    )
+  return Layout(environment, batch_size, tuple(shapes), tuple(dtypes))
+
+
+def check_action_spec(environment: str, spec: Any) -> None:
+  """Raises an error for actions that are not a choice of two or more.
+
+  Args:
+    environment: name of the environment, for messages.
+    spec: spec of one stream's action.
+  """
+  try:
+    num_actions = utils.get_num_actions_from_spec(spec)
+  except ValueError as error:
+    raise foreign.InvalidEnvironmentError(f'{environment}: {error}') from None
+  if num_actions < 2:
+    raise foreign.InvalidEnvironmentError(
+      f'{environment} has {num_actions} action to choose from; at least 2 are '
+      'needed'
+    )
+
+
+def check(
+  timestep: Any, layout: Layout, method: str
+) -> types.EnvironmentTimestep:
+  """Checks a timestep, of arrays on the host or in a program that is traced.
+
+  Args:
+    timestep: the timestep of a batch.
+    layout: the layout it must have.
+    method: `reset` or `step`, for messages.
+
+  Returns:
+    The timestep, with the reward in float32 and the step type in int32.
+  """
+  name = f'{layout.environment}: {method} returned'
+  try:
+    observation = timestep.observation
+    step_type, reward = timestep.step_type, timestep.reward
+  except AttributeError:
+    raise foreign.InvalidEnvironmentError(
+      f'{name} {_cut(timestep)} as its timestep; a '
+      'disco_rl.types.EnvironmentTimestep is needed'
+    ) from None
+  leaves = jax.tree.leaves(observation)
+  is_same = len(leaves) == len(layout.shapes) and all(
+    np.shape(leaf) == shape and _narrow(_dtype(leaf)) == dtype
+    for leaf, shape, dtype in zip(
+      leaves, layout.shapes, layout.dtypes, strict=True
+    )
+  )
+  if not is_same:
+    raise foreign.InvalidEnvironmentError(
+      _explain_difference(observation, layout, name)
+    )
+  batch = (layout.batch_size,)
+  if np.shape(step_type) != batch or _dtype(step_type).kind not in 'iu':
+    raise foreign.InvalidEnvironmentError(
+      f'{name} a step_type {_show(step_type)}; integers of the shape {batch} '
+      'are needed'
+    )
+  if np.shape(reward) != batch or not _is_real(_dtype(reward)):
+    raise foreign.InvalidEnvironmentError(
+      f'{name} a reward {_show(reward)}; numbers of the shape {batch} are '
+      'needed'
+    )
+  if _dtype(step_type) == np.int32 and _dtype(reward) == np.float32:
+    return timestep
+  with np.errstate(over='ignore'):  # Infinity is reported.
+    return types.EnvironmentTimestep(
+      observation=observation,
+      step_type=_cast(step_type, np.int32),
+      reward=_cast(reward, np.float32),
+    )
+
+
+def check_values(
+  timestep: types.EnvironmentTimestep, layout: Layout, method: str
+) -> None:
+  """Checks the values of a timestep on the host.
+
+  Args:
+    timestep: the timestep of a batch, from `check`.
+    layout: its layout.
+    method: `reset` or `step`, for messages.
+  """
+  step_type = np.asarray(timestep.step_type)
+  if step_type.min() < _STEP_TYPES[0] or step_type.max() > _STEP_TYPES[-1]:
+    raise foreign.InvalidEnvironmentError(
+      f'{layout.environment}: {method} returned a step_type of '
+      f'{step_type.tolist()[:8]}; {_STEP_TYPES} are known (FIRST, MID, LAST)'
+    )
+  check_finite(timestep, layout.environment)
+
+
+def check_finite(
+  timestep: types.EnvironmentTimestep, environment: str, place: str = ''
+) -> None:
+  """Raises a `NonFiniteError` for NaN or infinity on the host.
+
+  Args:
+    timestep: leaves [B, ...].
+    environment: name of the environment, for the message.
+    place: when it was returned, for the message.
+  """
+  arrays = [*jax.tree.leaves(timestep.observation), timestep.reward]
+  for i, array in enumerate(arrays):
+    if not is_float(array):
+      continue
+    finite = np.isfinite(array)
+    if not finite.all():
+      first = tuple(np.argwhere(~finite)[0])
+      raise NonFiniteError(
+        environment,
+        names(timestep)[i],
+        int(first[0]),
+        float(np.asarray(array)[first]),
+        place,
+      )
+
+
+def names(timestep: Any) -> list[str]:
+  """Returns the names of all arrays of observation and reward, in order."""
+  paths = jax.tree_util.tree_leaves_with_path(timestep.observation)
+  return [
+    *(f'observation{jax.tree_util.keystr(path)}' for path, _ in paths),
+    'reward',
+  ]
+
+
+def is_float(array: Any) -> bool:
+  """Returns whether an array could hold NaN."""
+  return bool(jnp.issubdtype(_dtype(array), np.floating))
+
+
+def check_same(new: Any, old: Any, name: str, old_name: str) -> None:
+  """Checks that two trees have the same structure, shapes and dtypes.
+
+  Args:
+    new: tree of arrays, perhaps traced.
+    old: the same.
+    name: what messages call the new one.
+    old_name: what they call the old one.
+  """
+  news = jax.tree_util.tree_leaves_with_path(new)
+  olds = jax.tree_util.tree_leaves_with_path(old)
+  structures: list[Any] = [jax.tree.structure(tree) for tree in (new, old)]
+  if structures[0] != structures[1]:
+    shown, before = (
+      [jax.tree_util.keystr(path) or 'one array' for path, _ in leaves]
+      for leaves in (news, olds)
+    )
+    raise foreign.InvalidEnvironmentError(
+      f'{name} consists of {_cut(shown)}, but {old_name} of {_cut(before)}'
+    )
+  for (path, x), (_, y) in zip(news, olds, strict=True):
+    is_same = _narrow(_dtype(x)) == _narrow(_dtype(y))
+    if np.shape(x) != np.shape(y) or not is_same:
+      raise foreign.InvalidEnvironmentError(
+        f'{name}{jax.tree_util.keystr(path)} is {_show(x)}, but in {old_name} '
+        f'it is {_show(y)}'
+      )
+
+
+def _explain_difference(observation: Any, layout: Layout, name: str) -> str:
+  """Makes the message for an observation that differs from its spec."""
+  leaves = jax.tree_util.tree_leaves_with_path(observation)
+  if len(leaves) != len(layout.shapes):
+    return (
+      f'{name} an observation of {len(leaves)} arrays, but its spec has '
+      f'{len(layout.shapes)}'
+    )
+  path, leaf, shape, dtype = next(
+    (path, leaf, shape, dtype)
+    for (path, leaf), shape, dtype in zip(
+      leaves, layout.shapes, layout.dtypes, strict=True
+    )
+    if np.shape(leaf) != shape or _narrow(_dtype(leaf)) != dtype
+  )
+  return (
+    f'{name} the observation{jax.tree_util.keystr(path)} {_show(leaf)}, but '
+    f'its spec says {dtype} and the shape {shape}'
+  )
+
+
+def _dtype(array: Any) -> Any:
+  dtype = getattr(array, 'dtype', None)
+  return np.asarray(array).dtype if dtype is None else dtype
+
+
+def _narrow(dtype: Any) -> Any:
+  return _NARROWER.get(dtype, dtype)
+
+
+def _is_real(dtype: Any) -> bool:
+  is_number = jnp.issubdtype(dtype, np.integer) or dtype == np.bool_
+  return bool(is_number or jnp.issubdtype(dtype, np.floating))
+
+
+def _cast(array: Any, dtype: Any) -> types.Array:
+  if isinstance(array, jax.Array):
+    return array.astype(dtype)
+  return np.asarray(array, dtype)
+
+
+def _show(array: Any) -> str:
+  return f'of {_dtype(array)} and the shape {np.shape(array)}'
+
+
+def _cut(value: Any) -> str:
+  """Returns the text of a value, not too long."""
+  text = f'{value!r}' if value is not None else 'None'
+  return text if len(text) <= 100 else f'{text[:100]}...'

@@ -1,0 +1,187 @@
+"""Environments whose errors and mistakes are reported in one sentence."""
+
+from collections.abc import Callable
+import functools
+from typing import Any
+import warnings
+
+import chex
+import jax
+import numpy as np
+
+from disco_rl import types
+from disco_rl.environments import base
+from disco_rl.environments import foreign
+from disco_rl.environments import timesteps
+
+# What an environment has.
+_MEMBERS = (
+  *('reset', 'step', 'single_observation_spec', 'single_action_spec'),
+  *('batch_size', 'is_jittable'),
+)
+
+
+class GuardedEnvironment(base.Environment):
+  """Another environment, whose errors become `ForeignCodeError`s.
+
+  Timesteps are checked against the specs: on the host as they arrive, in JAX
+  when `reset` and `step` are traced.
+
+  Attributes:
+    name: name of the environment, for messages.
+  """
+
+  def __init__(self, env: base.Environment, name: str):
+    """Checks the specs.
+
+    Args:
+      env: the environment.
+      name: its name.
+    """
+    super().__init__(env.batch_size)
+    self.name = name
+    self.is_jittable = bool(env.is_jittable)
+    self._env = env
+    self._num_steps = 0
+    with foreign.boundary(f'{name} failed when it made its specs'):
+      self._observation_spec = env.single_observation_spec()
+      self._action_spec = env.single_action_spec()
+    self._layout = timesteps.make_layout(
+      name, env.batch_size, self._observation_spec
+    )
+    timesteps.check_action_spec(name, self._action_spec)
+
+  def single_observation_spec(self) -> types.SpecsTree:
+    """Returns the specs of one stream's observation."""
+    return self._observation_spec
+
+  def single_action_spec(self) -> types.ActionSpec:
+    """Returns the spec of one stream's action."""
+    return self._action_spec
+
+  def reset(
+    self, rng_key: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Resets every stream."""
+    self._num_steps = 0
+    with foreign.boundary(f'{self.name} failed in reset'):
+      result = self._env.reset(rng_key)
+    return self._checked(result, 'reset')
+
+  def step(
+    self, states: Any, actions: types.Array
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Advances every stream by its action of `actions` [B]."""
+    method = 'step'
+    if not self.is_jittable:
+      self._num_steps += 1
+      method = f'step {self._num_steps}'
+    with foreign.boundary(f'{self.name} failed in {method}'):
+      result = self._env.step(states, actions)
+    new_states, timestep = self._checked(result, method)
+    if self.is_jittable:
+      timesteps.check_same(
+        new_states,
+        states,
+        f'{self.name}: the state after step',
+        'the state before',
+      )
+    return new_states, timestep
+
+  def trace(self) -> None:
+    """Traces `reset` and `step` in JAX, to detect errors before a run."""
+    states, _ = jax.eval_shape(self.reset, jax.random.PRNGKey(0))
+    actions = types.ArraySpec((self.batch_size,), np.int32)
+    jax.eval_shape(self.step, states, actions)
+
+  def snapshot(self) -> Any:
+    """Returns a snapshot of the environment."""
+    with foreign.boundary(f'{self.name} failed in snapshot'):
+      return self._env.snapshot()
+
+  def restore(self, snapshot: Any) -> Any:
+    """Restores the environment from a snapshot."""
+    with foreign.boundary(f'{self.name} failed in restore'):
+      return self._env.restore(snapshot)
+
+  def close(self) -> None:
+    """Closes the environment; warns if that fails, since nothing is lost."""
+    try:
+      with foreign.boundary(f'{self.name} failed in close'):
+        self._env.close()
+    except foreign.ForeignCodeError as error:
+      warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+  def _checked(
+    self, result: Any, method: str
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Checks what `reset` or `step` returned."""
+    if not isinstance(result, tuple) or len(result) != 2:
+      raise foreign.InvalidEnvironmentError(
+        f'{self.name}: {method} returned {type(result).__name__}; a pair of '
+        'states and a timestep is needed'
+      )
+    states, timestep = result
+    timestep = timesteps.check(timestep, self._layout, method)
+    if not self.is_jittable:
+      timesteps.check_values(timestep, self._layout, method)
+    return states, timestep
+
+
+def make(
+  build: Callable[[], Any], batch_size: int, name: str
+) -> base.Environment:
+  """Makes an environment, and checks that it is one.
+
+  Args:
+    build: makes the environment.
+    batch_size: B, the number of streams that it should have.
+    name: its name, for messages.
+
+  Returns:
+    The environment.
+  """
+  with foreign.boundary(f'cannot make {name}', passes=ValueError):
+    env = build()
+  if isinstance(env, type) or not all(hasattr(env, x) for x in _MEMBERS):
+    shown = env.__name__ if isinstance(env, type) else type(env).__name__
+    kind = 'the class' if isinstance(env, type) else 'an object of the type'
+    raise foreign.InvalidEnvironmentError(
+      f'{name} made {kind} {shown}, which is not an environment of this '
+      'library (a disco_rl.environments.base.Environment)'
+    )
+  if env.batch_size != batch_size:
+    raise foreign.InvalidEnvironmentError(
+      f'{name} made {env.batch_size} streams, but was asked for {batch_size}'
+    )
+  return env
+
+
+class GuardedFn:
+  """A function that makes guarded environments."""
+
+  def __init__(self, env_fn: Callable[[int, int], Any], name: str):
+    """Wraps a function.
+
+    Args:
+      env_fn: makes an environment from a batch size and a seed.
+      name: name of the environment, for messages.
+    """
+    self._env_fn = env_fn
+    self._env_name = name
+    self._was_traced = False
+    self.__name__ = getattr(env_fn, '__name__', type(env_fn).__name__)
+
+  def __call__(self, batch_size: int, seed: int) -> base.Environment:
+    """Makes an environment from a batch size and a seed."""
+    build = functools.partial(self._env_fn, batch_size, seed)
+    env = make(build, batch_size, self._env_name)
+    try:
+      guarded = GuardedEnvironment(env, self._env_name)
+      if guarded.is_jittable and not self._was_traced:
+        guarded.trace()
+        self._was_traced = True
+    except BaseException:
+      env.close()
+      raise
+    return guarded

@@ -1,0 +1,103 @@
+"""Finds NaN and infinity in what environments in JAX return.
+
+`first` is a part of compiled programs, where no error can be raised; its result
+is decoded by `error` when the program has run.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl import compat
+from disco_rl import types
+from disco_rl.environments import timesteps
+
+# Name of the result of `first` in metrics and logs.
+METRIC = 'first_fault'
+
+_NONE = np.iinfo(np.int32).max
+
+
+def first(
+  rollout: types.ActorRollout,
+  timestep: types.EnvironmentTimestep,
+  axis_name: Any | None = None,
+) -> jax.Array:
+  """Finds the first number from an environment that is not finite.
+
+  Args:
+    rollout: leaves [T+1, B, ...].
+    timestep: the timestep after it, with which the next rollout begins.
+    axis_name: axis over which the batch is sharded, or None.
+
+  Returns:
+    [], int32: its index for `error`, or -1 if all are finite.
+  """
+  before = [*jax.tree.leaves(rollout.observations), rollout.rewards]
+  after = [*jax.tree.leaves(timestep.observation), timestep.reward]
+  is_bad = jnp.stack(
+    [
+      jnp.concatenate([_has_nonfinite(x, 2), _has_nonfinite(y, 1)[None]])
+      for x, y in zip(before, after, strict=True)
+      if timesteps.is_float(x)
+    ],
+    axis=1,
+  )  # [T+2, number of arrays, B]
+  num_streams = is_bad.shape[-1]
+  row, stream = jnp.divmod(jnp.argmax(is_bad).astype(jnp.int32), num_streams)
+  if axis_name is not None:
+    stream += jax.lax.axis_index(axis_name) * num_streams
+    num_streams *= compat.axis_size(axis_name)
+  index = jnp.where(jnp.any(is_bad), row * num_streams + stream, _NONE)
+  if axis_name is not None:
+    index = jax.lax.pmin(index, axis_name)
+  return jnp.where(index == _NONE, -1, index).astype(jnp.int32)
+
+
+def error(
+  index: int,
+  timestep: types.EnvironmentTimestep,
+  num_streams: int,
+  environment: str,
+  place: str,
+) -> timesteps.NonFiniteError:
+  """Makes the error for a number that is not finite.
+
+  Args:
+    index: from `first`, not -1.
+    timestep: any timestep of the environment; only its structure and dtypes are
+      used.
+    num_streams: B, over all shards.
+    environment: name of the environment.
+    place: the place before the step, e.g. `'iteration 3'`.
+
+  Returns:
+    The error.
+  """
+  arrays = [*jax.tree.leaves(timestep.observation), timestep.reward]
+  names = [
+    name
+    for name, array in zip(timesteps.names(timestep), arrays, strict=True)
+    if timesteps.is_float(array)
+  ]
+  row, stream = divmod(int(index), num_streams)
+  step, array = divmod(row, len(names))
+  return timesteps.NonFiniteError(
+    environment,
+    names[array],
+    stream,
+    place=f'{place}, {step_of_rollout(step)}',
+  )
+
+
+def step_of_rollout(step: int) -> str:
+  """Names a step; 0 is the timestep with which a rollout begins."""
+  return f'step {step} of the rollout'
+
+
+def _has_nonfinite(x: jax.Array, num_kept: int) -> jax.Array:
+  """Returns whether any number is not finite, along all but the first axes."""
+  axes = tuple(range(num_kept, x.ndim))
+  return jnp.any(jnp.logical_not(jnp.isfinite(x)), axis=axes)

@@ -1,0 +1,79 @@
+"""Keeps non-finite numbers out of meta-training and its checkpoints."""
+
+from collections.abc import Mapping, Sequence
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from disco_rl.learning import faults
+
+
+def check_environments(
+  names: Sequence[str],
+  state: Any,
+  logs: Sequence[Mapping[str, np.ndarray]],
+  num_streams: int,
+) -> list[dict[str, np.ndarray]]:
+  """Raises an error if an environment returned NaN or infinity.
+
+  Agents that diverge by learning are reset instead, see `trainer.Trainer`.
+
+  Args:
+    names: names of the groups.
+    state: the `trainer.TrainState` after a meta-update.
+    logs: the log of every group, with `faults.METRIC` of its agents, [n].
+    num_streams: number of environments of one agent.
+
+  Returns:
+    The logs without `faults.METRIC`.
+  """
+  for name, group, log in zip(names, state.groups, logs, strict=True):
+    indices = log[faults.METRIC]
+    found = np.flatnonzero(indices >= 0)
+    if found.size:
+      raise faults.error(
+        indices[found[0]],
+        group.agents.actor.timestep,
+        num_streams,
+        name,
+        f'meta-update {int(state.step)}, agent {found[0]}',
+      )
+  return [
+    {name: x for name, x in log.items() if name != faults.METRIC}
+    for log in logs
+  ]
+
+
+def clean(state: Any) -> Any:
+  """Replaces numbers that are not finite and not used any more by zeros.
+
+  They belong to agents that are reset before the next meta-update, perhaps
+  because they diverged.
+
+  Args:
+    state: a `trainer.TrainState`.
+
+  Returns:
+    The state from which training continues in the same way.
+  """
+  if not int(state.num_over):
+    return state
+
+  def to_finite(is_over: jax.Array, x: jax.Array) -> jax.Array:
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+      return x
+    is_over = is_over.reshape(is_over.shape + (1,) * (x.ndim - 1))
+    return jnp.where(is_over & ~jnp.isfinite(x), jnp.zeros_like(x), x)
+
+  groups = [
+    group._replace(
+      agents=jax.tree.map(
+        functools.partial(to_finite, group.updates_left <= 0), group.agents
+      )
+    )
+    for group in state.groups
+  ]
+  return state._replace(groups=tuple(groups))

@@ -1,0 +1,60 @@
+"""Checks that a state is finite before it is saved."""
+
+from collections.abc import Set
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class NonFiniteStateError(ArithmeticError):
+  """Raised instead of saving a state that is not finite.
+
+  Attributes:
+    array: path of the first array with NaN or infinity.
+    is_user_facing: whether the message alone tells users what happened.
+  """
+
+  is_user_facing = True
+
+  def __init__(self, array: str):
+    """Makes the message; see the attributes."""
+    super().__init__(
+      f'{array} of the state is not finite, so that the state was not saved; '
+      'the checkpoint before, if there is one, is unchanged'
+    )
+    self.array = array
+
+
+def check(tree: Any, private: Set[str] = frozenset()) -> None:
+  """Raises a `NonFiniteStateError` for a tree with NaN or infinity.
+
+  Args:
+    tree: tree of arrays and numbers, on the host or on devices.
+    private: names of fields or entries that are not checked, with all that is
+      below them.
+  """
+  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    dtype = getattr(leaf, 'dtype', None)
+    if dtype is None:
+      is_float = isinstance(leaf, float)
+    else:
+      is_float = bool(jnp.issubdtype(dtype, np.floating))
+    if not is_float or not private.isdisjoint(_names(path)):
+      continue
+    if not _is_finite(np.asarray(leaf)):
+      raise NonFiniteStateError('/'.join(_names(path)) or 'the only array')
+
+
+def _names(path: Any) -> list[str]:
+  return [
+    jax.tree_util.keystr((key,), simple=True, separator='/') for key in path
+  ]
+
+
+def _is_finite(array: np.ndarray) -> bool:
+  # The sum of numbers is not finite if one of them is not. It needs no memory,
+  # unlike `isfinite`, which is asked only if a sum may have overflowed.
+  with np.errstate(all='ignore'):
+    return bool(np.isfinite(np.sum(array)) or np.isfinite(array).all())

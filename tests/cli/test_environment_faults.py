@@ -1,0 +1,142 @@
+"""Runs whose environment fails or returns NaN: exit codes, and what is kept."""
+
+import os
+import signal
+
+from ml_collections import config_dict
+import numpy as np
+import pytest
+
+from disco_rl.cli import main
+from disco_rl.environments import registry
+from disco_rl.runs import files
+from tests.support import broken
+from tests.support import runs
+
+SIZES = [size for size in runs.TINY if 'env.' not in size]
+DM = 'dm:tests.support.broken:BrokenDm'
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+  monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
+  settings = lambda: config_dict.ConfigDict(dict(trouble='', at=1))
+  registry.register_environment('broken', broken.BrokenJax, settings)
+
+
+def _arguments(env, trouble, at, out, *more):
+  if env == 'broken':
+    kwargs = [f'--set=env.trouble={trouble}', f'--set=env.at={at}']
+  else:
+    kwargs = [f'--set=env.kwargs={{"trouble": "{trouble}", "at": {at}}}']
+  command = ['eval', '--rule=actor_critic', '--quiet', '--steps=12', *SIZES]
+  return [*command, f'--env={env}', *kwargs, f'--out={out}', *more]
+
+
+def _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more):
+  """A run stops, is healed, resumed, and the same as one without trouble."""
+  whole, stopped, healed = paths
+  assert main.main(_arguments(env, trouble, at, stopped, *more)) == 1
+  error = capsys.readouterr().err
+  assert message in error and 'learning rate' not in error
+  assert f'--resume {stopped}' in error
+  state = files.read_npz(stopped / 'state.npz')
+  assert state['iteration'] == 4
+  assert all(
+    np.isfinite(x).all() for x in state.values() if x.dtype.kind == 'f'
+  )
+  healed.touch()
+  assert main.main(['eval', '--resume', str(stopped), '--quiet']) == 0
+  assert main.main(_arguments(env, trouble, at, whole, *more)) == 0
+  runs.check_same_files(whole, stopped)
+
+
+@pytest.fixture
+def paths(tmp_path, monkeypatch):
+  healed = tmp_path / 'healed'
+  monkeypatch.setenv(broken.HEALED_BY, str(healed))
+  return tmp_path / 'whole', tmp_path / 'stopped', healed
+
+
+def test_nan_on_the_host_is_not_learned_and_the_healed_run_goes_on(
+  paths, capsys
+):
+  # The timestep after the last rollout of a chunk.
+  place = 'iteration 8, seed 0, step 6 of the rollout'
+  message = (
+    f"{DM} returned inf in the observation['count'] of stream 0 ({place}"
+  )
+  _check_healed_run_is_whole(DM, 'nan', 48, message, paths, capsys)
+
+
+def test_nan_in_jax_is_not_learned_and_the_healed_run_goes_on(paths, capsys):
+  place = 'iteration 6, seed 1, step 1 of the rollout'
+  message = (
+    f'broken returned NaN or infinity in the reward of stream 0 ({place}'
+  )
+  _check_healed_run_is_whole(
+    'broken', 'nan_reward', 31, message, paths, capsys, '--seed=1'
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('env', 'trouble', 'at', 'place', 'more'),
+  [
+    (DM, 'nan_reward', 25, (5, 0, 1), ['--set=env.num_workers=2']),
+    (DM, 'nan', 48, (8, 3, 6), ['--seed=3', '--set=overlap_acting=true']),
+    ('broken', 'nan', 48, (8, 0, 6), ['--num-seeds=2']),
+    ('broken', 'nan', 25, (5, 0, 1), ['--set=batching.replay_capacity=8']),
+  ],
+)
+def test_nan_of_every_kind(env, trouble, at, place, more, paths, capsys):
+  message = '(iteration {}, seed {}, step {} of the rollout)'.format(*place)
+  _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more)
+
+
+@pytest.mark.parametrize(
+  ('env', 'trouble', 'message'),
+  [
+    ('gym:tests.support.broken:BrokenGym', 'construct', "Error: 'as asked"),
+    ('gym:tests.support.broken:BrokenGym', 'reset', 'failed in reset'),
+    (DM, 'space', "observation spec['text'] has the dtype object"),
+    ('broken', 'reset', 'RuntimeError: as asked for'),
+    ('broken', 'structure', 'BrokenJax.step consists of'),
+  ],
+)
+def test_trouble_at_the_start_writes_nothing(
+  env, trouble, message, tmp_path, capsys
+):
+  assert main.main(_arguments(env, trouble, 1, tmp_path / 'x')) == 2
+  error = capsys.readouterr().err
+  assert message in error and 'Traceback' not in error
+  assert len(error.strip().splitlines()) == 1
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
+  _check_healed_run_is_whole(
+    DM, 'step', 27, 'failed in step 27: RuntimeError: as', paths, capsys
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_group_saves_the_state_of_the_workers(tmp_path, number):
+  whole, stopped = tmp_path / 'whole', tmp_path / 'stopped'
+  more = [
+    '--steps=600',
+    '--set=env.num_workers=2',
+    '--set=checkpoint_every=500',
+  ]
+  arguments = _arguments(DM, '', 1, stopped, *more)
+  process = runs.start(*arguments, start_new_session=True)
+  runs.wait_for_rows(stopped, 10, process)
+  os.killpg(process.pid, number)
+  _, error = process.communicate()
+  assert process.returncode == 130, error
+  assert 0 < files.read_npz(stopped / 'state.npz')['iteration'] < 500
+  assert main.main(['eval', '--resume', str(stopped), '--quiet']) == 0
+  assert main.main(_arguments(DM, '', 1, whole, *more)) == 0
+  runs.check_same_files(whole, stopped)
