@@ -16,6 +16,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl import optimizers
 from disco_rl import types
 from disco_rl.config import agents
@@ -61,6 +62,9 @@ META_TRAINING: Mapping[str, Any] = dict(
   set=[],  # Texts `path=value`, of the command line.
   settings={},  # Path to value, from Python.
 )
+
+# Environments in Python of all agents together; each takes memory and time.
+_MAX_HOST_STREAMS = 2**14
 
 # Learning rates tuned on Catch, for evaluations.
 _LEARNING_RATES = {
@@ -141,7 +145,9 @@ def evaluation(
       env=env_settings,
       batching=dataclasses.asdict(batching_lib.Batching()),
       agent=agent,
-    )
+    ),
+    declared=_declared('env', env) if env else {},
+    custom=networks.custom_groups(agent),
   )
   layers.mark(f'rule {rule.name}', by_rule, 'agent')
   if network is not None:
@@ -157,8 +163,12 @@ def evaluation(
   if preset is not None:
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
+  _check_names(layers, rule.kind)
+  networks.check_arguments(layers.settings.agent.net_settings, 'agent')
   sizes = batching_lib.from_settings(layers.settings.batching, 'batching')
   batching_lib.check_steps(layers.settings.steps, sizes, 'steps')
+  if env and registry.is_on_host(env):
+    _check_streams(env, sizes, len(layers.settings.seeds))
   _end_schedule(layers, sizes)
   return layers
 
@@ -205,6 +215,11 @@ def meta_training(
     critics_by_env[name] = dict(
       net=own.value_fn.net, net_args=own.value_fn.net_args
     )
+  declared: dict[str, fields.Field] = {}
+  for group, names in (('env', envs), ('eval.env', eval_envs)):
+    for name in names:
+      if name not in objects:
+        declared |= _declared(f'{group}.{name}', name)
   with base_agent.unlocked():
     del base_agent['net_settings']
     for name in ('net', 'net_args'):
@@ -238,7 +253,9 @@ def meta_training(
         env=_by_name(eval_envs) if eval_envs else None,
         batching=dataclasses.asdict(batching_lib.Batching()),
       ),
-    )
+    ),
+    declared=declared,
+    custom=networks.custom_groups(base_agent, networks_by_env, critics_by_env),
   )
   for name in networks_by_env if agent is None else ():
     path = f'net.{name}.name'
@@ -253,6 +270,9 @@ def meta_training(
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
   _apply_user(layers, request)
   layers.check()
+  _check_names(layers, base_agent.update_rule_name)
+  for name in networks_by_env:
+    networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
     raise ValueError(f'devices must be at least 1, got {request["devices"]}')
   if eval_envs and not layers.settings.eval.every:
@@ -296,7 +316,13 @@ def meta_config(settings: config_dict.ConfigDict) -> meta_lib.Config:
 
 def _apply_user(layers: layers_lib.Layers, request: Mapping[str, Any]) -> None:
   """Applies the user's settings, which override all others."""
-  layers.apply('settings', request['settings'])
+  settings = request['settings']
+  if not isinstance(settings, Mapping):
+    raise ValueError(
+      "settings must be a mapping from names, like {'agent.learning_rate': "
+      f'1e-3}}, got {fields.shorten(settings)}'
+    )
+  layers.apply('settings', settings)
   layers.apply_texts('--set', request['set'])
 
 
@@ -351,10 +377,44 @@ def _end_schedule(
 
 def _seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
   if 'seeds' in request:
-    return tuple(int(seed) for seed in request['seeds'])
-  for name in ('seed', 'num_seeds'):
-    schema.check(name, request[name], 0)
-  return tuple(range(request['seed'], request['seed'] + request['num_seeds']))
+    return schema.check('seeds', request['seeds'])
+  first = schema.check('seed', request['seed'])
+  number = schema.check('num_seeds', request['num_seeds'])
+  if first + number - 1 > schema.MAX_SEED:
+    raise ValueError(
+      f'seed {first} is too large for {number} seeds in a row: the last may be '
+      f'at most {schema.MAX_SEED}'
+    )
+  return tuple(range(first, first + number))
+
+
+def _declared(group: str, env: str) -> dict[str, fields.Field]:
+  """Returns the fields of an environment's settings, by path."""
+  declared = registry.settings_fields(env)
+  return {f'{group}.{name}': field for name, field in declared.items()}
+
+
+def _check_names(layers: layers_lib.Layers, kind: str) -> None:
+  """Checks that the agents still learn with the rule that was loaded."""
+  name = layers.settings.agent.update_rule_name
+  if name != kind:
+    raise ValueError(
+      f'agent.update_rule_name must be {kind}, the kind of the rule, got '
+      f'{name}: choose another rule instead (--rule; in Python: rule=...)'
+    )
+
+
+def _check_streams(
+  env: str, sizes: batching_lib.Batching, num_seeds: int
+) -> None:
+  """Checks that environments on the host are not too many to be made."""
+  total = sizes.num_envs * num_seeds
+  if total > _MAX_HOST_STREAMS:
+    raise ValueError(
+      f'batching.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds makes '
+      f'{total} environments {env}, which run in Python: at most '
+      f'{_MAX_HOST_STREAMS} are accepted'
+    )
 
 
 def _environments(

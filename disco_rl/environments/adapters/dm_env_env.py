@@ -13,6 +13,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl.environments import base
 from disco_rl.environments import factories
 from disco_rl.environments.wrappers import batched_env
@@ -30,6 +31,12 @@ def get_config(name: str) -> config_dict.ConfigDict:
       num_workers=0,  # Worker processes; 0 to use this process.
     )
   )
+
+
+def get_fields(name: str) -> dict[str, fields.Field]:
+  """Returns the types and ranges of settings, see `get_config`."""
+  del name
+  return dict(random_seed=fields.SEED, num_workers=fields.WORKERS)
 
 
 def build(
