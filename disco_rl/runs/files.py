@@ -1,4 +1,4 @@
-"""Writes files atomically, and reads npz files safely."""
+"""Writes files atomically."""
 
 from collections.abc import Iterator
 import contextlib
@@ -6,23 +6,13 @@ import os
 import pathlib
 import secrets
 from typing import IO
-import zipfile
-import zlib
 
-import numpy as np
+from disco_rl.runs import npz
+from disco_rl.runs import reading
 
-# Errors that NumPy and zipfile raise for damaged files.
-_READ_ERRORS = (
-  EOFError,
-  KeyError,
-  NotImplementedError,
-  OSError,
-  RuntimeError,
-  ValueError,
-  zipfile.BadZipFile,
-  zlib.error,
-)
-
+# Used together with the functions below.
+UnreadableFileError = reading.UnreadableFileError
+read_npz = npz.read
 
 CACHE_VARIABLE = 'DISCO_RL_CACHE'
 
@@ -33,10 +23,6 @@ def cache_folder() -> pathlib.Path:
     return pathlib.Path(os.environ[CACHE_VARIABLE])
   base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
   return pathlib.Path(base) / 'disco_rl'
-
-
-class UnreadableFileError(ValueError):
-  """Raised for files that are damaged or have another format."""
 
 
 @contextlib.contextmanager
@@ -74,23 +60,3 @@ def remove_parts(folder: str | os.PathLike[str]) -> None:
   """
   for part in pathlib.Path(folder).glob('.*.part'):
     part.unlink(missing_ok=True)
-
-
-def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Reads all arrays of an npz file; nothing is unpickled.
-
-  Args:
-    path: path of the file.
-
-  Returns:
-    Name to array.
-
-  Raises:
-    UnreadableFileError: if the file cannot be read, for any reason.
-  """
-  try:
-    # Opened here: NumPy does not close a file it cannot read.
-    with open(path, 'rb') as file, np.load(file, allow_pickle=False) as archive:
-      return {name: archive[name] for name in archive.files}
-  except _READ_ERRORS as error:
-    raise UnreadableFileError(str(error)) from None
