@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 import contextlib
 
+from disco_rl.runs import os_errors
+
 
 class UsageError(ValueError):
   """Raised for requests that cannot be fulfilled; the message explains why."""
@@ -19,5 +21,7 @@ def as_usage_errors() -> Iterator[None]:
     yield
   except UsageError:
     raise
-  except (ValueError, OSError) as error:
+  except OSError as error:
+    raise UsageError(os_errors.describe(error)) from error
+  except ValueError as error:
     raise UsageError(str(error)) from error

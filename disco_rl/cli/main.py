@@ -9,6 +9,7 @@ from typing import Any
 import disco_rl
 from disco_rl.cli import errors
 from disco_rl.cli import huge_pages
+from disco_rl.cli import options
 
 # Command to its module and help. Modules are imported when they are used, since
 # JAX takes long to import, and `disco-rl --help` should not.
@@ -32,7 +33,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
   Returns:
     The parser.
   """
-  parser = argparse.ArgumentParser(prog='disco-rl', description=__doc__)
+  parser = options.Parser(prog='disco-rl', description=__doc__)
   parser.add_argument(
     '--version', action='version', version=f'disco_rl {disco_rl.__version__}'
   )

@@ -25,6 +25,7 @@ from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import networks
 from disco_rl.config import presets
+from disco_rl.config import rule_settings
 from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import rule as rule_lib
@@ -342,7 +343,8 @@ def _meta_agent(
       )
     agent = meta_lib.get_agent_settings(kind)
     if rule is not None:
-      agents.update_from_plain(agent, rule.settings)
+      where = f'the rule {rule.name}'
+      rule_settings.update(agent, rule.settings, where)
   agent = agent.copy_and_resolve_references()
   with agent.unlocked():
     if 'optimizer' not in agent:

@@ -167,7 +167,10 @@ def test_the_default_rule_is_the_shipped_one(
       ['--rule=actor_critic', '--set=env.rows=x'],
       'env.rows must be a whole number',
     ),
-    (['--rule=actor_critic', '--set=env.rows=1'], 'at least 2 rows'),
+    (
+      ['--rule=actor_critic', '--set=env.rows=1'],
+      'env.rows must be a whole number of at least 2, got 1',
+    ),
     (['--rule=actor_critic', '--set=agent=1'], 'agent is a group of settings'),
     (
       ['--rule=actor_critic', '--steps=0'],
