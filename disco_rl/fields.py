@@ -2,7 +2,7 @@
 
   steps = Field(int, low=1, limit=MAX_COUNT)
   check(steps, 'steps', 1e3)  # 1000
-  check(steps, 'steps', 0)    # steps must be a whole number of at least 1, got 0
+  check(steps, 'steps', 0)  # Raises: steps must be a whole number of at least 1
 
 Environments declare the fields of their settings beside their defaults; all
 others are in `config/schema.py`.
@@ -24,7 +24,7 @@ MAX_COUNT = 10**9
 MAX_SIZE = 10**6
 # Width of a layer, and number of layers.
 MAX_WIDTH = 2**16
-MAX_LAYERS = 64
+MAX_LAYERS = 32
 MAX_SEED = 2**31 - 1
 # Numbers beyond this are infinite in the precision of all computations.
 MAX_FLOAT = 1e38
@@ -107,7 +107,9 @@ def describe(field: Field, with_limit: bool = False) -> str:
     'of at most': high,
     'below': field.below,
   }
-  limits = [f'{word} {_plain(x)}' for word, x in bounds.items() if x is not None]
+  limits = [
+    f'{word} {_plain(x)}' for word, x in bounds.items() if x is not None
+  ]
   if field.low is not None and high is not None:
     limits = [f'between {_plain(field.low)} and {_plain(high)}']
   text = ' '.join([text, ' and '.join(limits)]).strip()

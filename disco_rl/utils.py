@@ -57,9 +57,7 @@ def did_you_mean(name: str | None, known: Iterable[str]) -> str:
   Returns:
     E.g. `' (did you mean catch?)'`; an empty string if no name is close.
   """
-  nearest = difflib.get_close_matches(
-    (name or '')[:200], list(known), n=1
-  )
+  nearest = difflib.get_close_matches((name or '')[:200], list(known), n=1)
   return f' (did you mean {nearest[0]}?)' if nearest else ''
 
 

@@ -90,7 +90,7 @@ class _Run:
 # Columns that the tables of runs have, by command.
 _NEEDED = {
   'eval': ('env_steps', 'episodes', 'average_return'),
-  'meta-train': ('meta_loss',),
+  'meta-train': (),
 }
 
 
@@ -100,10 +100,10 @@ def _read(path: pathlib.Path) -> _Run:
     raise errors.UsageError(
       f'{path} is no run of disco-rl eval or disco-rl meta-train'
     )
-  run_folder.check_entries(path, config)
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
+  run_folder.check_entries(path, config)
   needed = _NEEDED[config['command']]
   missing = [column for column in needed if column not in rows[0]]
   if missing:

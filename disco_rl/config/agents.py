@@ -7,7 +7,6 @@ from ml_collections import config_dict
 
 from disco_rl import utils
 from disco_rl.config import rule_settings
-from disco_rl.config import schema
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.update_rules import disco
 from disco_rl.update_rules import registry
@@ -196,14 +195,13 @@ _AGENT_SETTINGS = (
 
 
 def check_agent_settings(agent_settings: Mapping[str, Any]) -> None:
-  """Raises a `ValueError` for agent settings that are unknown or not valid.
+  """Raises a `ValueError` for unknown agent settings.
 
   Args:
     agent_settings: settings and groups of settings, by name.
   """
   for name in agent_settings:
     utils.lookup(dict.fromkeys(_AGENT_SETTINGS), name, 'agent setting')
-  schema.check_tree(agent_settings, 'agent')
 
 
 def _locked(settings: dict[str, Any]) -> config_dict.ConfigDict:

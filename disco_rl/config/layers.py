@@ -80,7 +80,6 @@ class Layers:
       origin: name of the layer.
       assignments: each `path.to.setting=value`.
     """
-    seen: dict[str, str] = {}
     for assignment in assignments:
       path, separator, text = assignment.partition('=')
       path, text = path.strip(), text.strip()
@@ -88,12 +87,6 @@ class Layers:
         raise ValueError(
           f'{origin} wants name=value, got {fields.shorten(assignment)}'
         )
-      if path in seen:
-        raise ValueError(
-          f'{origin} sets {path} twice, to {fields.shorten(seen[path])} and '
-          f'{fields.shorten(text)}: give it once'
-        )
-      seen[path] = text
       node, name = self._find(path)
       field = self._field(path, node[name])
       self._set(origin, path, literals.parse(text, path, field))

@@ -75,6 +75,50 @@ _LEARNING_RATES = {
 }
 
 
+# Types of the entries; numbers are checked with all other settings.
+_NAME = fields.Field(str)
+_NAME_OR_NONE = fields.Field(str, optional=True)
+_NAMES = fields.Field(tuple, items=_NAME)
+_ENTRIES: Mapping[str, fields.Field] = dict(
+  rule=_NAME,
+  init=_NAME,
+  net=_NAME_OR_NONE,
+  core=_NAME_OR_NONE,
+  preset=_NAME_OR_NONE,
+  use=_NAMES,
+  set=_NAMES,
+  eval_env=_NAMES,
+  settings=fields.Field(dict),
+)
+
+
+def complete(
+  request: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Completes a request, which may come from a file, with defaults.
+
+  Args:
+    request: some entries of `EVALUATION` or of `META_TRAINING`.
+    defaults: all of them.
+
+  Returns:
+    All entries, of the right types.
+  """
+  known = {*defaults, 'seeds'}
+  for name, value in request.items():
+    if name not in known:
+      raise ValueError(
+        f'a request has no entry {fields.shorten(name)}; known: '
+        f'{", ".join(sorted(known))}'
+      )
+    if name in _ENTRIES:
+      fields.check(_ENTRIES[name], name, value)
+  env = request.get('env', defaults['env'])
+  is_list = isinstance(defaults['env'], list)
+  fields.check(_NAMES if is_list else _NAME, 'env', env)
+  return {**defaults, **request}
+
+
 def agent_settings(
   rule: rule_lib.Rule, env: str | None = None
 ) -> config_dict.ConfigDict:
@@ -317,13 +361,7 @@ def meta_config(settings: config_dict.ConfigDict) -> meta_lib.Config:
 
 def _apply_user(layers: layers_lib.Layers, request: Mapping[str, Any]) -> None:
   """Applies the user's settings, which override all others."""
-  settings = request['settings']
-  if not isinstance(settings, Mapping):
-    raise ValueError(
-      "settings must be a mapping from names, like {'agent.learning_rate': "
-      f'1e-3}}, got {fields.shorten(settings)}'
-    )
-  layers.apply('settings', settings)
+  layers.apply('settings', request['settings'])
   layers.apply_texts('--set', request['set'])
 
 
@@ -413,8 +451,8 @@ def _check_streams(
   total = sizes.num_envs * num_seeds
   if total > _MAX_HOST_STREAMS:
     raise ValueError(
-      f'batching.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds makes '
-      f'{total} environments {env}, which run in Python: at most '
+      f'batching.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
+      f'makes {total} environments {env}, which run in Python: at most '
       f'{_MAX_HOST_STREAMS} are accepted'
     )
 

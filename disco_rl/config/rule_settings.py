@@ -40,8 +40,8 @@ def update(
       recorded = plain.get(group, {})
       if not isinstance(recorded, Mapping):
         raise ValueError(
-          f'{where} records {group} as {fields.shorten(recorded)}, which is not '
-          'a group of settings'
+          f'{where} records {group} as {fields.shorten(recorded)}, which is '
+          'not a group of settings'
         )
       try:
         restored = plain_settings.from_plain(recorded)
@@ -49,7 +49,9 @@ def update(
           _check_group(config, group, restored)
         schema.check_tree(restored, f'agent.{group}', custom)
       except (TypeError, ValueError) as error:
-        raise ValueError(f'{where} records settings that are not valid: {error}') from None
+        raise ValueError(
+          f'{where} records settings that are not valid: {error}'
+        ) from None
       for name, value in restored.items():
         if isinstance(value, Mapping):
           value = config_dict.ConfigDict(value)
@@ -98,9 +100,7 @@ def _check_meta_network(net: Mapping[str, Any], path: str) -> None:
       _check_inputs(option, f'{path}.input_option')
 
 
-def _check_arguments(
-  build: Any, given: Mapping[str, Any], path: str
-) -> None:
+def _check_arguments(build: Any, given: Mapping[str, Any], path: str) -> None:
   parameters = inspect.signature(build).parameters
   for name, parameter in parameters.items():
     if parameter.default is parameter.empty and name not in given:

@@ -74,7 +74,7 @@ SCHEMA: Mapping[str, Field] = {
   'rollout_length': Field(int, low=2, limit=fields.MAX_SIZE),
   'num_envs': _SIZE,
   'fresh_in_batch': Field(bool),
-  'replay_capacity': _COUNT,
+  'replay_capacity': Field(int, low=1, limit=fields.MAX_SEED),
   'min_replay_size': _optional(_COUNT),
   # Agents and critics.
   'learning_rate': _POSITIVE,
@@ -141,11 +141,11 @@ SCHEMA: Mapping[str, Field] = {
   'lstm_size': _WIDTH,
   'head_mlp_hiddens': _WIDTHS,
   'dense': _WIDTHS,
-  'channels': _WIDTHS,
+  'channels': Field(tuple, items=_WIDTH, max_items=16),
   'kernel': Field(
     int, low=1, high=99, accepts=lambda x: x % 2 == 1, words='an odd number'
   ),
-  'num_blocks': Field(int, low=0, limit=fields.MAX_LAYERS),
+  'num_blocks': Field(int, low=0, limit=16),
   # Meta-training.
   'num_inner_updates': Field(int, low=1, limit=10_000),
   'rematerialize_all_but': Field(int, low=0, limit=10_000, optional=True),
@@ -248,6 +248,39 @@ def check(
   """
   field = field_of(path, default, declared=declared, custom=custom)
   return fields.check(field, path, value)
+
+
+def check_as(name: str, path: str, value: Any) -> Any:
+  """Checks an argument that stands for a setting of another name.
+
+  Args:
+    name: name of the argument, for the message.
+    path: path of the setting, which has an entry.
+    value: the value.
+
+  Returns:
+    The converted value.
+  """
+  field = find(path)
+  assert field is not None
+  return fields.check(field, name, value)
+
+
+def check_mapping(name: str, value: Any) -> None:
+  """Raises a `ValueError` unless an argument has settings by name, or is None.
+
+  Args:
+    name: name of the argument, for the message.
+    value: the argument.
+  """
+  is_mapping = hasattr(value, 'items') and all(
+    isinstance(k, str) for k in value
+  )
+  if value is not None and not is_mapping:
+    raise ValueError(
+      f"{name} must be settings by name, like {{'rows': 5}}, got "
+      f'{fields.shorten(value)}'
+    )
 
 
 def check_fields(config: Any, group: str = '') -> None:

@@ -16,9 +16,7 @@ BOARD_FIELDS: Mapping[str, fields.Field] = dict(
   rows=fields.Field(int, low=2, limit=1024),
   columns=fields.Field(int, low=1, limit=1024),
 )
-FIELDS: Mapping[str, fields.Field] = dict(
-  BOARD_FIELDS, random_seed=fields.SEED
-)
+FIELDS: Mapping[str, fields.Field] = dict(BOARD_FIELDS, random_seed=fields.SEED)
 
 
 def check_board_size(rows: int, columns: int) -> None:

@@ -36,11 +36,13 @@ class Entry:
     get_config: makes its default settings.
     get_fields: returns the types and ranges of settings, by name; all others
       have the type of their default.
+    is_on_host: whether it is known to run outside of JAX.
   """
 
   build: Callable[[int, Any], base.Environment]
   get_config: Callable[[], config_dict.ConfigDict]
   get_fields: Callable[[], Mapping[str, fields.Field]] = dict
+  is_on_host: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +76,7 @@ ENVIRONMENTS: dict[str, Entry] = {
     lambda: catch.BOARD_FIELDS,
   ),
   'catch_numpy': Entry(
-    catch.CatchEnvironment, catch.get_config, lambda: catch.FIELDS
+    catch.CatchEnvironment, catch.get_config, lambda: catch.FIELDS, True
   ),
 }
 
@@ -179,8 +181,10 @@ def is_on_host(name: str) -> bool:
   """Returns whether an environment is known to run outside of JAX.
 
   Args:
-    name: see `known_names`. It is known for families only; others are False.
+    name: see `known_names`. It is not known for custom ones, which are False.
   """
+  if name in ENVIRONMENTS:
+    return ENVIRONMENTS[name].is_on_host
   family = FAMILIES.get(name.partition(':')[0])
   return ':' in name and family is not None and family.is_on_host
 

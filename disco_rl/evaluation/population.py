@@ -20,6 +20,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import agent as agent_lib
+from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
@@ -30,6 +31,13 @@ from disco_rl.evaluation import agent_loop
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import replay
+
+# What the memory of a population depends on, for messages.
+_SIZES = (
+  'batching.replay_capacity, batching.batch_size, batching.rollout_length, '
+  'batching.num_envs, the number of seeds, or the sizes of the network or the '
+  'environment'
+)
 
 
 class Population:
@@ -80,6 +88,7 @@ class Population:
     env = self._env_fn(batching.num_envs, self.seeds[0])
     axis_name = self.placement.batch_axis
     self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
+    self._check_rollouts()
     if env.is_jittable:
       # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
@@ -93,11 +102,26 @@ class Population:
     self._host_actors: list[actors.Actor] = []
     self._compile()
 
-  def init(self) -> agent_loop.LoopState:
+  def _check_rollouts(self) -> None:
+    """Refuses observations that are too many, before any of them is made."""
+    one = memory.of_arrays(self.agent.single_observation_spec)
+    total = one * self.batching.env_steps * len(self.seeds)
+    memory.check({'observations of one rollout': total}, _SIZES)
+
+  def init(
+    self,
+    eta: types.MetaParams | None = None,
+    num_iterations: int | None = None,
+  ) -> agent_loop.LoopState:
     """Makes fresh agents, leaves [K, ...] except for the two counters.
 
     Environments on the host that were used before are made again, so that the
     same seeds give the same initial state.
+
+    Args:
+      eta: the rule's parameters η, to check that there is enough memory for
+        `run`, too; None to check the state only.
+      num_iterations: that of the first `run`, whose program is traced.
 
     Returns:
       The state. `rng`, `learner` and the counters are replicated; the rest is
@@ -105,7 +129,7 @@ class Population:
     """
     keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
     if self._is_pure:
-      return self._init_checked(keys, None)
+      return self._init_checked(keys, None, eta, num_iterations)
     self._make_host_actors()
     states = tuple(
       actor.init(*jax.random.split(agent_loop.actor_rng(key)))
@@ -114,7 +138,8 @@ class Population:
     # The states of environments may be any objects, and are not stacked.
     visible = [state._replace(env_state=None) for state in states]
     stacked = jax.tree.map(lambda *xs: np.stack(xs), *visible)
-    return self._init_checked(keys, stacked)._replace(actor=states)
+    fresh = self._init_checked(keys, stacked, eta, num_iterations)
+    return fresh._replace(actor=states)
 
   def run(
     self,
@@ -207,18 +232,55 @@ class Population:
       self._host_actors.append(self._host_actor.with_env(env))
 
   def _init_checked(
-    self, keys: chex.PRNGKey, actor_states: Any
+    self,
+    keys: chex.PRNGKey,
+    actor_states: Any,
+    eta: types.MetaParams | None,
+    num_iterations: int | None,
   ) -> agent_loop.LoopState:
-    """Makes fresh agents, if the replay fits into memory."""
-    parallel.check_fits(
-      jax.eval_shape(self._init, keys, actor_states).buffer,
-      'the replay',
-      'make replay_capacity smaller, or train fewer agents at once',
-    )
+    """Makes fresh agents, if they and a step fit into memory."""
+    spec = jax.eval_shape(self._init, keys, actor_states)
+    parts = {
+      'replay': memory.of_arrays(spec.buffer),
+      'agents': memory.of_arrays(spec.learner),
+      'environments': memory.of_arrays((spec.actor, spec.episodes)),
+    }
+    memory.check(parts, _SIZES)  # Before a step of it is traced.
+    if eta is not None:
+      parts['a step'] = self._step_memory(eta, spec, num_iterations)
+      memory.check(parts, _SIZES)
     # Programs run on the devices of their arguments.
     return self._init(
       self.placement.put(keys, parallel.REPLICATED), actor_states
     )
+
+  def _step_memory(
+    self,
+    eta: types.MetaParams,
+    spec: agent_loop.LoopState,
+    num_iterations: int | None,
+  ) -> int:
+    """Estimates the memory of an iteration, besides the state."""
+    if self._is_pure:
+      # Programs are traced once: the first call of `run` uses this trace.
+      return memory.of_program(self._run.trace(eta, spec, num_iterations or 1))
+    one = jax.tree.map(
+      lambda x: types.ArraySpec(x.shape[1:], x.dtype),
+      (spec.learner.params, spec.actor),
+    )
+    rollout = self._host_actor.rollout_spec(*one, self.batching.rollout_length)
+    rollout = rollout.replace(
+      states=jax.tree.map(
+        lambda x: types.ArraySpec((1, *x.shape), x.dtype), one[1].net_state
+      )
+    )
+    rollouts = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+      (rollout,) * len(self.seeds),
+    )
+    state = spec._replace(actor=None)
+    traced = self._learn.trace(eta, state, rollouts, spec.rng)
+    return memory.of_arrays(rollouts) + memory.of_program(traced)
 
   def _run_on_host(
     self, eta: types.MetaParams, state: Any, num_iterations: int

@@ -67,7 +67,7 @@ class Plan(plan_lib.Plan):
       objects: Python objects that replace parts of the request.
     """
     self._objects = objects or Objects()
-    self.request = {**resolve.EVALUATION, **request}
+    self.request = resolve.complete(request, resolve.EVALUATION)
     factories.import_modules(self.request['use'])
     has_env_name = self._objects.env_fn is None
     if has_env_name:  # A wrong name is reported before anything is downloaded.
@@ -126,7 +126,9 @@ class Plan(plan_lib.Plan):
         self.rule.eta,
         f'the parameters of {self.rule.name}',
       )
-      return training.Training(population, self.rule.eta, settings.chunk_size)
+      # A shorter run is one chunk.
+      chunk_size = min(settings.chunk_size, settings.steps)
+      return training.Training(population, self.rule.eta, chunk_size)
     except ValueError:
       population.close()
       raise
@@ -206,7 +208,7 @@ def plan_of_folder(
     The plan.
   """
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
-  factories.import_modules(request['use'])
+  factories.import_modules(request.get('use', ()))
   return Plan(request, _rule_of_folder(folder), objects)
 
 

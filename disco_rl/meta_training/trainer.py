@@ -23,6 +23,7 @@ import numpy as np
 import optax
 
 from disco_rl import compat
+from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
@@ -38,6 +39,13 @@ from disco_rl.rule_zoo import file_format
 # in small numbers gives the keys that splitting gives, too.
 _RESET = 2**31 + 1
 
+
+# What the memory of meta-training depends on, for messages.
+_SIZES = (
+  'num_agents, meta.num_inner_updates, batching.batch_size, '
+  'batching.rollout_length, batching.num_envs, batching.replay_capacity, or '
+  'the sizes of networks or environments'
+)
 
 # Used together with `Trainer`.
 Group = groups_lib.Group
@@ -154,16 +162,42 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    spec = jax.eval_shape(self._init, rng, eta)
-    parallel.check_fits(
-      [group.agents.buffer for group in spec.groups],
-      'the replay',
-      'make replay_capacity smaller, or train fewer agents at once',
-    )
+    self.check_memory(rng, eta, with_update=False)
     # Programs run on the devices of their arguments.
     return self._init(
       *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     )
+
+  def check_memory(
+    self,
+    rng: chex.PRNGKey,
+    eta: types.MetaParams,
+    *,
+    with_update: bool = True,
+  ) -> None:
+    """Raises a `ValueError` if the agents do not fit into memory.
+
+    Args:
+      rng: as in `init`.
+      eta: the initial η.
+      with_update: whether a meta-update must fit, too. Its program is traced,
+        which the first `update` then need not do.
+    """
+    spec = jax.eval_shape(self._init, rng, eta)
+    agents = [group.agents for group in spec.groups]
+    parts = {
+      'replay': memory.of_arrays([agent.buffer for agent in agents]),
+      'agents': memory.of_arrays([agent.learner for agent in agents]),
+      'environments': memory.of_arrays([agent.actor for agent in agents]),
+      'the rule': memory.of_arrays(
+        (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
+      ),
+    }
+    memory.check(parts, _SIZES)
+    if with_update:
+      key = jax.ShapeDtypeStruct(rng.shape, rng.dtype)
+      parts['a meta-update'] = memory.of_program(self._update.trace(spec, key))
+      memory.check(parts, _SIZES)
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey

@@ -206,8 +206,8 @@ def _load_file(path: pathlib.Path, name: str, provenance: str) -> Rule:
   kind = recorded.pop('update_rule_name', 'disco')
   if kind not in registry.UPDATE_RULES:
     raise store.RuleFileError(
-      f'{path} is of the kind {fields.shorten(kind)}, which is not registered here: import '
-      'the module that registers it first (disco_rl.register_rule; in the '
+      f'{path} is of the kind {fields.shorten(kind)}, which is not registered '
+      'here: import the module that registers it first (disco_rl.register_rule; in the '
       'commands: --use MODULE)'
     )
   return Rule(name, kind, eta, recorded, path, provenance or f'file {path}')
@@ -224,15 +224,14 @@ def _recorded_settings(
       node = node.get(name, {}) if isinstance(node, Mapping) else {}
   if not isinstance(node, Mapping):
     raise store.RuleFileError(
-      f'{path}: its settings are {fields.shorten(node)}, not a group of settings'
+      f'{path}: its settings are {fields.shorten(node)}, not a group of them'
     )
   names = ('update_rule_name', *SETTINGS_GROUPS)
   recorded = {name: node[name] for name in names if name in node}
   for name, value in recorded.items():
-    kind, words = (Mapping, 'a group of settings')
-    if name == 'update_rule_name':
-      kind, words = (str, 'a name')
-    if not isinstance(value, kind):
+    is_name = name == 'update_rule_name'
+    words = 'a name' if is_name else 'a group of settings'
+    if not isinstance(value, str if is_name else Mapping):
       raise store.RuleFileError(
         f'{path}: its setting {name} is {fields.shorten(value)}, not {words}'
       )

@@ -73,8 +73,8 @@ def check_variables() -> None:
     above = above.parent
   if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
     raise RuleFileError(
-      f'{files.CACHE_VARIABLE} is {fields.shorten(cache)}, which is not a folder '
-      'that can be made or written to'
+      f'{files.CACHE_VARIABLE} is {fields.shorten(cache)}, which is not a '
+      'folder that can be made or written to'
     )
 
 

@@ -141,7 +141,8 @@ def _restore(
   if actual != wanted:
     raise CheckpointError(
       f'{path}: {name} has the shape {actual[0]} and the type {actual[1]}, but '
-      f'{wanted[0]} and {wanted[1]} are needed. Was it made with other settings?'
+      f'{wanted[0]} and {wanted[1]} are needed. Was it made with other '
+      'settings?'
     )
   if _is_key(like):
     return jax.random.wrap_key_data(

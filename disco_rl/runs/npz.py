@@ -135,11 +135,15 @@ def _check_members(
         f'{name[:60]} is compressed in another way than npz files are'
       )
     is_stored = info.compress_type == zipfile.ZIP_STORED
-    if info.flag_bits & 1 or (is_stored and info.file_size != info.compress_size):
+    if info.flag_bits & 1 or (
+      is_stored and info.file_size != info.compress_size
+    ):
       raise reading.UnreadableFileError(f'{name[:60]} is damaged or encrypted')
     members[name] = info
   held = sum(info.compress_size for info in members.values())
-  packed = [i for i in members.values() if i.compress_type != zipfile.ZIP_STORED]
+  packed = [
+    i for i in members.values() if i.compress_type != zipfile.ZIP_STORED
+  ]
   claimed = sum(info.file_size for info in packed)
   if held > size or claimed > _MAX_UNPACKED:
     raise reading.UnreadableFileError(
@@ -178,7 +182,9 @@ def _read_into(member: IO[bytes], content: bytearray, name: str) -> None:
     content[done : done + len(chunk)] = chunk
     done += len(chunk)
   if done != len(content) or chunk:
-    raise reading.UnreadableFileError(f'{name[:60]} is not as long as it claims')
+    raise reading.UnreadableFileError(
+      f'{name[:60]} is not as long as it claims'
+    )
 
 
 def _parse_header(

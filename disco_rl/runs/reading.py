@@ -4,13 +4,13 @@ Every function checks that a path leads to an ordinary file (not to a device or
 a pipe, which might never end), and reads no more than the file holds.
 """
 
+from collections.abc import Iterator
 import contextlib
 import json
 import os
 import pathlib
 import stat
 from typing import Any, IO
-from collections.abc import Iterator
 
 from disco_rl.runs import os_errors
 
