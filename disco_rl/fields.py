@@ -271,7 +271,7 @@ def _convert(value: Any, field: Field) -> Any:
     try:
       return float(value)
     except OverflowError:
-      return math.copysign(math.inf, value)
+      return math.inf if value > 0 else -math.inf
   if kind is tuple and isinstance(value, list | range):
     value = tuple(value[: field.max_items + 1])  # More are refused.
   if kind is tuple and isinstance(value, tuple) and field.items is not None:

@@ -1,7 +1,9 @@
 """Estimates the memory of a program, before anything is allocated.
 
-  step = memory.of_program(jitted.trace(state))
-  memory.check(dict(state=memory.of_arrays(state), step=step), 'batch_size')
+  parts = dict(
+    state=memory.of_arrays(state), step=memory.of_program(step.trace(state))
+  )
+  memory.check(parts, advice=dict(state='num_seeds', step='batch_size'))
 
 Without an estimate, a process that needs more than there is would slow down the
 whole machine and be killed much later. The estimate is a lower bound: of the
@@ -44,14 +46,14 @@ _IN_PLACE = frozenset(
 )
 
 
-def check(parts: Mapping[str, int], advice: str) -> None:
+def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
   """Raises a `ValueError` for a run that is larger than the free memory.
 
   Checks on CPU only; accelerators raise an error by themselves.
 
   Args:
     parts: what needs memory, to the number of bytes.
-    advice: which settings make it smaller.
+    advice: for every part, the settings that make it smaller.
   """
   free = available() if jax.default_backend() == 'cpu' else None
   needed = sum(parts.values())
@@ -61,7 +63,7 @@ def check(parts: Mapping[str, int], advice: str) -> None:
   shown = ', '.join(f'{name} {_show(size)}' for name, size in largest)
   raise ValueError(
     f'this run needs {_show(needed)} ({shown}), but this machine has '
-    f'{_show(free)} free: lower {advice}'
+    f'{_show(free)} free: lower {advice[largest[0][0]]}'
   )
 
 

@@ -86,7 +86,6 @@ _ENTRIES: Mapping[str, fields.Field] = dict(
   core=_NAME_OR_NONE,
   preset=_NAME_OR_NONE,
   use=_NAMES,
-  set=_NAMES,
   eval_env=_NAMES,
   settings=fields.Field(dict),
 )
@@ -110,6 +109,13 @@ def complete(
       raise ValueError(
         f'a request has no entry {fields.shorten(name)}; known: '
         f'{", ".join(sorted(known))}'
+      )
+    is_texts = isinstance(value, list | tuple) and all(
+      isinstance(text, str) for text in value
+    )
+    if name == 'set' and not is_texts:  # Each is checked with its setting.
+      raise ValueError(
+        f'set must be a list of texts, got {fields.shorten(value)}'
       )
     if name in _ENTRIES:
       fields.check(_ENTRIES[name], name, value)

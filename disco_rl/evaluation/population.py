@@ -33,11 +33,17 @@ from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import replay
 
 # What the memory of a population depends on, for messages.
-_SIZES = (
-  'batching.replay_capacity, batching.batch_size, batching.rollout_length, '
-  'batching.num_envs, the number of seeds, or the sizes of the network or the '
-  'environment'
-)
+_SIZES = {
+  'replay': 'batching.replay_capacity, batching.rollout_length, the number of '
+  'seeds, or the size of observations',
+  'agents': 'the sizes of the network, or the number of seeds',
+  'environments': 'batching.num_envs, the number of seeds, or the size of '
+  'observations',
+  'observations of one rollout': 'batching.num_envs, batching.rollout_length, '
+  'the number of seeds, or the size of observations',
+  'a step': 'batching.batch_size, batching.rollout_length, batching.num_envs, '
+  'or the sizes of the network',
+}
 
 
 class Population:

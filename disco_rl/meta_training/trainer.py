@@ -41,11 +41,14 @@ _RESET = 2**31 + 1
 
 
 # What the memory of meta-training depends on, for messages.
-_SIZES = (
-  'num_agents, meta.num_inner_updates, batching.batch_size, '
-  'batching.rollout_length, batching.num_envs, batching.replay_capacity, or '
-  'the sizes of networks or environments'
-)
+_SIZES = {
+  'replay': 'batching.replay_capacity, batching.rollout_length or num_agents',
+  'agents': 'the sizes of networks, or num_agents',
+  'environments': 'batching.num_envs or num_agents',
+  'the rule': 'the sizes of the meta-network, or num_agents',
+  'a meta-update': 'meta.num_inner_updates, batching.batch_size, '
+  'batching.rollout_length, batching.num_envs, or the sizes of networks',
+}
 
 # Used together with `Trainer`.
 Group = groups_lib.Group

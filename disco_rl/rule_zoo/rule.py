@@ -207,8 +207,8 @@ def _load_file(path: pathlib.Path, name: str, provenance: str) -> Rule:
   if kind not in registry.UPDATE_RULES:
     raise store.RuleFileError(
       f'{path} is of the kind {fields.shorten(kind)}, which is not registered '
-      'here: import the module that registers it first (disco_rl.register_rule; in the '
-      'commands: --use MODULE)'
+      'here: import the module that registers it first '
+      '(disco_rl.register_rule; in the commands: --use MODULE)'
     )
   return Rule(name, kind, eta, recorded, path, provenance or f'file {path}')
 
