@@ -21,6 +21,7 @@ from disco_rl import optimizers
 from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import checks
 from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import networks
@@ -64,65 +65,12 @@ META_TRAINING: Mapping[str, Any] = dict(
   settings={},  # Path to value, from Python.
 )
 
-# Environments in Python of all agents together; each takes memory and time.
-_MAX_HOST_STREAMS = 2**14
-
 # Learning rates tuned on Catch, for evaluations.
 _LEARNING_RATES = {
   'disco': 1e-2,
   'actor_critic': 1e-2,
   'policy_gradient': 1e-3,
 }
-
-
-# Types of the entries; numbers are checked with all other settings.
-_NAME = fields.Field(str)
-_NAME_OR_NONE = fields.Field(str, optional=True)
-_NAMES = fields.Field(tuple, items=_NAME)
-_ENTRIES: Mapping[str, fields.Field] = dict(
-  rule=_NAME,
-  init=_NAME,
-  net=_NAME_OR_NONE,
-  core=_NAME_OR_NONE,
-  preset=_NAME_OR_NONE,
-  use=_NAMES,
-  eval_env=_NAMES,
-  settings=fields.Field(dict),
-)
-
-
-def complete(
-  request: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Completes a request, which may come from a file, with defaults.
-
-  Args:
-    request: some entries of `EVALUATION` or of `META_TRAINING`.
-    defaults: all of them.
-
-  Returns:
-    All entries, of the right types.
-  """
-  known = {*defaults, 'seeds'}
-  for name, value in request.items():
-    if name not in known:
-      raise ValueError(
-        f'a request has no entry {fields.shorten(name)}; known: '
-        f'{", ".join(sorted(known))}'
-      )
-    is_texts = isinstance(value, list | tuple) and all(
-      isinstance(text, str) for text in value
-    )
-    if name == 'set' and not is_texts:  # Each is checked with its setting.
-      raise ValueError(
-        f'set must be a list of texts, got {fields.shorten(value)}'
-      )
-    if name in _ENTRIES:
-      fields.check(_ENTRIES[name], name, value)
-  env = request.get('env', defaults['env'])
-  is_list = isinstance(defaults['env'], list)
-  fields.check(_NAMES if is_list else _NAME, 'env', env)
-  return {**defaults, **request}
 
 
 def agent_settings(
@@ -197,7 +145,7 @@ def evaluation(
       batching=dataclasses.asdict(batching_lib.Batching()),
       agent=agent,
     ),
-    declared=_declared('env', env) if env else {},
+    declared=checks.declared_fields('env', env) if env else {},
     custom=networks.custom_groups(agent),
   )
   layers.mark(f'rule {rule.name}', by_rule, 'agent')
@@ -214,12 +162,12 @@ def evaluation(
   if preset is not None:
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
-  _check_names(layers, rule.kind)
+  checks.check_rule_name(layers.settings.agent, rule.kind)
   networks.check_arguments(layers.settings.agent.net_settings, 'agent')
   sizes = batching_lib.from_settings(layers.settings.batching, 'batching')
   batching_lib.check_steps(layers.settings.steps, sizes, 'steps')
   if env and registry.is_on_host(env):
-    _check_streams(env, sizes, len(layers.settings.seeds))
+    checks.check_streams(env, sizes, len(layers.settings.seeds))
   _end_schedule(layers, sizes)
   return layers
 
@@ -270,7 +218,7 @@ def meta_training(
   for group, names in (('env', envs), ('eval.env', eval_envs)):
     for name in names:
       if name not in objects:
-        declared |= _declared(f'{group}.{name}', name)
+        declared |= checks.declared_fields(f'{group}.{name}', name)
   with base_agent.unlocked():
     del base_agent['net_settings']
     for name in ('net', 'net_args'):
@@ -321,7 +269,7 @@ def meta_training(
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
   _apply_user(layers, request)
   layers.check()
-  _check_names(layers, base_agent.update_rule_name)
+  checks.check_rule_name(layers.settings.agent, base_agent.update_rule_name)
   for name in networks_by_env:
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
@@ -432,35 +380,6 @@ def _seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
       f'at most {schema.MAX_SEED}'
     )
   return tuple(range(first, first + number))
-
-
-def _declared(group: str, env: str) -> dict[str, fields.Field]:
-  """Returns the fields of an environment's settings, by path."""
-  declared = registry.settings_fields(env)
-  return {f'{group}.{name}': field for name, field in declared.items()}
-
-
-def _check_names(layers: layers_lib.Layers, kind: str) -> None:
-  """Checks that the agents still learn with the rule that was loaded."""
-  name = layers.settings.agent.update_rule_name
-  if name != kind:
-    raise ValueError(
-      f'agent.update_rule_name must be {kind}, the kind of the rule, got '
-      f'{name}: choose another rule instead (--rule; in Python: rule=...)'
-    )
-
-
-def _check_streams(
-  env: str, sizes: batching_lib.Batching, num_seeds: int
-) -> None:
-  """Checks that environments on the host are not too many to be made."""
-  total = sizes.num_envs * num_seeds
-  if total > _MAX_HOST_STREAMS:
-    raise ValueError(
-      f'batching.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
-      f'makes {total} environments {env}, which run in Python: at most '
-      f'{_MAX_HOST_STREAMS} are accepted'
-    )
 
 
 def _environments(

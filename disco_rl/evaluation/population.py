@@ -20,30 +20,17 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import agent as agent_lib
-from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
-from disco_rl.config import schema
+from disco_rl.config import checks
 from disco_rl.environments import base
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
+from disco_rl.evaluation import footprint
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import replay
-
-# What the memory of a population depends on, for messages.
-_SIZES = {
-  'replay': 'batching.replay_capacity, batching.rollout_length, the number of '
-  'seeds, or the size of observations',
-  'agents': 'the sizes of the network, or the number of seeds',
-  'environments': 'batching.num_envs, the number of seeds, or the size of '
-  'observations',
-  'observations of one rollout': 'batching.num_envs, batching.rollout_length, '
-  'the number of seeds, or the size of observations',
-  'a step': 'batching.batch_size, batching.rollout_length, batching.num_envs, '
-  'or the sizes of the network',
-}
 
 
 class Population:
@@ -85,7 +72,7 @@ class Population:
     """
     self._env_fn = registry.as_environment_fn(env_fn)
     self.batching = batching
-    self.seeds = _check_seeds(seeds)
+    self.seeds = checks.check_seeds(seeds)
     if devices is None:
       devices = parallel.most_devices(batching.fits_shards)
     self.placement = parallel.Placement(devices, lanes_at_once=lanes_at_once)
@@ -94,7 +81,9 @@ class Population:
     env = self._env_fn(batching.num_envs, self.seeds[0])
     axis_name = self.placement.batch_axis
     self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
-    self._check_rollouts()
+    footprint.check_observations(
+      self.agent.single_observation_spec, batching, len(self.seeds)
+    )
     if env.is_jittable:
       # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
@@ -108,16 +97,10 @@ class Population:
     self._host_actors: list[actors.Actor] = []
     self._compile()
 
-  def _check_rollouts(self) -> None:
-    """Refuses observations that are too many, before any of them is made."""
-    one = memory.of_arrays(self.agent.single_observation_spec)
-    total = one * self.batching.env_steps * len(self.seeds)
-    memory.check({'observations of one rollout': total}, _SIZES)
-
   def init(
     self,
     eta: types.MetaParams | None = None,
-    num_iterations: int | None = None,
+    num_iterations: int = 1,
   ) -> agent_loop.LoopState:
     """Makes fresh agents, leaves [K, ...] except for the two counters.
 
@@ -242,51 +225,29 @@ class Population:
     keys: chex.PRNGKey,
     actor_states: Any,
     eta: types.MetaParams | None,
-    num_iterations: int | None,
+    num_iterations: int,
   ) -> agent_loop.LoopState:
     """Makes fresh agents, if they and a step fit into memory."""
     spec = jax.eval_shape(self._init, keys, actor_states)
-    parts = {
-      'replay': memory.of_arrays(spec.buffer),
-      'agents': memory.of_arrays(spec.learner),
-      'environments': memory.of_arrays((spec.actor, spec.episodes)),
-    }
-    memory.check(parts, _SIZES)  # Before a step of it is traced.
+    parts = footprint.check_state(spec)
     if eta is not None:
-      parts['a step'] = self._step_memory(eta, spec, num_iterations)
-      memory.check(parts, _SIZES)
+      footprint.check_step(parts, *self._trace(eta, spec, num_iterations))
     # Programs run on the devices of their arguments.
     return self._init(
       self.placement.put(keys, parallel.REPLICATED), actor_states
     )
 
-  def _step_memory(
-    self,
-    eta: types.MetaParams,
-    spec: agent_loop.LoopState,
-    num_iterations: int | None,
-  ) -> int:
-    """Estimates the memory of an iteration, besides the state."""
+  def _trace(
+    self, eta: types.MetaParams, spec: agent_loop.LoopState, num_iterations: int
+  ) -> tuple[Any, Any]:
+    """Traces `run` for its first call; returns host rollouts and the trace."""
     if self._is_pure:
-      # Programs are traced once: the first call of `run` uses this trace.
-      return memory.of_program(self._run.trace(eta, spec, num_iterations or 1))
-    one = jax.tree.map(
-      lambda x: types.ArraySpec(x.shape[1:], x.dtype),
-      (spec.learner.params, spec.actor),
-    )
-    rollout = self._host_actor.rollout_spec(*one, self.batching.rollout_length)
-    rollout = rollout.replace(
-      states=jax.tree.map(
-        lambda x: types.ArraySpec((1, *x.shape), x.dtype), one[1].net_state
-      )
-    )
-    rollouts = jax.tree.map(
-      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
-      (rollout,) * len(self.seeds),
-    )
+      return None, self._run.trace(eta, spec, num_iterations)
+    steps = self.batching.rollout_length
+    rollout = footprint.host_rollout(self._host_actor, spec, steps)
+    rollouts = (rollout,) * len(self.seeds)
     state = spec._replace(actor=None)
-    traced = self._learn.trace(eta, state, rollouts, spec.rng)
-    return memory.of_arrays(rollouts) + memory.of_program(traced)
+    return rollouts, self._learn.trace(eta, state, rollouts, spec.rng)
 
   def _run_on_host(
     self, eta: types.MetaParams, state: Any, num_iterations: int
@@ -429,10 +390,3 @@ def _join_counters(counters: Any, rest: Any) -> agent_loop.LoopState:
 
 def _first(tree: Any) -> Any:
   return jax.tree.map(lambda x: x[0], tree)
-
-
-def _check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-  seeds = tuple(schema.check('seed', int(seed)) for seed in seeds)
-  if not seeds or len(set(seeds)) != len(seeds):
-    raise ValueError(f'seeds must be one or more different numbers: {seeds}')
-  return seeds

@@ -11,6 +11,7 @@ import numpy as np
 
 from disco_rl import parallel
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -67,7 +68,7 @@ class Plan(plan_lib.Plan):
       objects: Python objects that replace parts of the request.
     """
     self._objects = objects or Objects()
-    self.request = resolve.complete(request, resolve.EVALUATION)
+    self.request = requests.complete(request, resolve.EVALUATION)
     factories.import_modules(self.request['use'])
     has_env_name = self._objects.env_fn is None
     if has_env_name:  # A wrong name is reported before anything is downloaded.

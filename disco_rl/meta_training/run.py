@@ -11,6 +11,7 @@ import optax
 
 from disco_rl import parallel
 from disco_rl import types
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -96,7 +97,7 @@ class Plan(plan_lib.Plan):
     """
     self._objects = objects = objects or Objects()
     self._evaluation: rule_evaluation.RuleEvaluation | None = None
-    self.request = resolve.complete(request, resolve.META_TRAINING)
+    self.request = requests.complete(request, resolve.META_TRAINING)
     factories.import_modules(self.request['use'])
     if not self.request['env']:
       raise ValueError('meta-training needs at least one environment')

@@ -23,11 +23,11 @@ import numpy as np
 import optax
 
 from disco_rl import compat
-from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.learning import replay
+from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
 from disco_rl.meta_training import lifetimes
 from disco_rl.meta_training import meta_gradient
@@ -39,16 +39,6 @@ from disco_rl.rule_zoo import file_format
 # in small numbers gives the keys that splitting gives, too.
 _RESET = 2**31 + 1
 
-
-# What the memory of meta-training depends on, for messages.
-_SIZES = {
-  'replay': 'batching.replay_capacity, batching.rollout_length or num_agents',
-  'agents': 'the sizes of networks, or num_agents',
-  'environments': 'batching.num_envs or num_agents',
-  'the rule': 'the sizes of the meta-network, or num_agents',
-  'a meta-update': 'meta.num_inner_updates, batching.batch_size, '
-  'batching.rollout_length, batching.num_envs, or the sizes of networks',
-}
 
 # Used together with `Trainer`.
 Group = groups_lib.Group
@@ -165,42 +155,21 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    self.check_memory(rng, eta, with_update=False)
+    footprint.check_state(jax.eval_shape(self._init, rng, eta))
     # Programs run on the devices of their arguments.
     return self._init(
       *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     )
 
-  def check_memory(
-    self,
-    rng: chex.PRNGKey,
-    eta: types.MetaParams,
-    *,
-    with_update: bool = True,
-  ) -> None:
-    """Raises a `ValueError` if the agents do not fit into memory.
+  def check_memory(self, rng: chex.PRNGKey, eta: types.MetaParams) -> None:
+    """Raises a `ValueError` if agents or a meta-update do not fit into memory.
 
     Args:
       rng: as in `init`.
       eta: the initial η.
-      with_update: whether a meta-update must fit, too. Its program is traced,
-        which the first `update` then need not do.
     """
     spec = jax.eval_shape(self._init, rng, eta)
-    agents = [group.agents for group in spec.groups]
-    parts = {
-      'replay': memory.of_arrays([agent.buffer for agent in agents]),
-      'agents': memory.of_arrays([agent.learner for agent in agents]),
-      'environments': memory.of_arrays([agent.actor for agent in agents]),
-      'the rule': memory.of_arrays(
-        (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
-      ),
-    }
-    memory.check(parts, _SIZES)
-    if with_update:
-      key = jax.ShapeDtypeStruct(rng.shape, rng.dtype)
-      parts['a meta-update'] = memory.of_program(self._update.trace(spec, key))
-      memory.check(parts, _SIZES)
+    footprint.check_update(self._update, spec, rng)
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey
