@@ -5,6 +5,7 @@ import contextlib
 import traceback
 
 from disco_rl.runs import console
+from disco_rl.runs import os_errors
 
 
 class UsageError(ValueError):
@@ -51,7 +52,7 @@ def as_usage_errors() -> Iterator[None]:
   except UsageError:
     raise
   except OSError as error:
-    raise UsageError(_in_words(error)) from error
+    raise UsageError(os_errors.describe(error)) from error
   except Exception as error:
     if isinstance(error, ValueError) or is_for_users(error):
       raise UsageError(str(error)) from error
@@ -78,11 +79,3 @@ def report(
   if error.advice:
     console.complain(error.advice)
   return error.exit_code
-
-
-def _in_words(error: OSError) -> str:
-  """Returns the message of an error of the system, without its number."""
-  if error.errno is None or error.strerror is None:
-    return str(error)
-  what = error.strerror.lower()
-  return f'{error.filename}: {what}' if error.filename else what

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from disco_rl import installation
+from disco_rl.cli import options
 from disco_rl.cli import run_options
 from disco_rl.cli import tables
 from disco_rl.config import presets
@@ -50,20 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--steps',
-    type=int,
+    type=options.whole_number,
     help='total number of iterations; each acts for one rollout and takes one '
     'learner step (default: 1000). It can be raised with --resume, unless the '
     'schedule of the learning rate ends with it',
   )
   add(
     '--num-seeds',
-    type=int,
+    type=options.whole_number,
     help='number of independent agents, which are trained together, with seeds '
     'SEED, SEED+1, ... (default: 1)',
   )
   add(
     '--devices',
-    type=int,
+    type=options.whole_number,
     help='number of devices over which each batch is sharded (default: as many '
     'as the environments can be sharded over)',
   )

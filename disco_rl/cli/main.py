@@ -9,6 +9,7 @@ from typing import Any
 import disco_rl
 from disco_rl.cli import errors
 from disco_rl.cli import huge_pages
+from disco_rl.cli import options
 from disco_rl.runs import console
 from disco_rl.runs import interrupts
 
@@ -34,7 +35,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
   Returns:
     The parser.
   """
-  parser = argparse.ArgumentParser(prog='disco-rl', description=__doc__)
+  parser = options.Parser(prog='disco-rl', description=__doc__)
   parser.add_argument(
     '--version', action='version', version=f'disco_rl {disco_rl.__version__}'
   )

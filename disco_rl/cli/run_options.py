@@ -9,6 +9,7 @@ import pathlib
 from typing import Any
 
 from disco_rl.cli import errors
+from disco_rl.cli import options
 from disco_rl.config import networks
 from disco_rl.networks import cores
 from disco_rl.runs import console
@@ -44,7 +45,11 @@ def add_run_arguments(
     help='module to import first, which may register environments, rules and '
     'networks. May be repeated',
   )
-  add('--seed', type=int, help='seed, or the first of them (default: 0)')
+  add(
+    '--seed',
+    type=options.whole_number,
+    help='seed, or the first of them (default: 0)',
+  )
   add(
     '--set',
     action='append',
@@ -133,6 +138,10 @@ def _make_request(
   arguments: argparse.Namespace, defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
   """Makes the request from the command's arguments and the defaults."""
+  if arguments.overwrite and not arguments.out:
+    raise errors.UsageError(
+      '--overwrite goes with --out, the folder whose run it removes'
+    )
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
   given = {name: getattr(arguments, name, None) for name in defaults}

@@ -28,6 +28,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import meta_training as config_lib
 from disco_rl.learning import replay
+from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
 from disco_rl.meta_training import lifetimes
 from disco_rl.meta_training import meta_gradient
@@ -156,16 +157,21 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    spec = jax.eval_shape(self._init, rng, eta)
-    parallel.check_fits(
-      [group.agents.buffer for group in spec.groups],
-      'the replay',
-      'make replay_capacity smaller, or train fewer agents at once',
-    )
+    footprint.check_state(jax.eval_shape(self._init, rng, eta))
     # Programs run on the devices of their arguments.
     return self._init(
       *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     )
+
+  def check_memory(self, rng: chex.PRNGKey, eta: types.MetaParams) -> None:
+    """Raises a `ValueError` if agents or a meta-update do not fit into memory.
+
+    Args:
+      rng: as in `init`.
+      eta: the initial η.
+    """
+    spec = jax.eval_shape(self._init, rng, eta)
+    footprint.check_update(self._update, spec, rng)
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey

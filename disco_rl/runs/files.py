@@ -1,4 +1,4 @@
-"""Writes files whole or not at all, and reads npz files safely."""
+"""Writes files whole or not at all."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -9,22 +9,13 @@ import pathlib
 import secrets
 import tempfile
 from typing import Any, IO
-import zipfile
-import zlib
 
-import numpy as np
+from disco_rl.runs import npz
+from disco_rl.runs import reading
 
-# Errors that NumPy and zipfile raise for damaged files.
-_READ_ERRORS = (
-  EOFError,
-  KeyError,
-  NotImplementedError,
-  OSError,
-  RuntimeError,
-  ValueError,
-  zipfile.BadZipFile,
-  zlib.error,
-)
+# Used together with the functions below.
+UnreadableFileError = reading.UnreadableFileError
+read_npz = npz.read
 
 CACHE_VARIABLE = 'DISCO_RL_CACHE'
 
@@ -47,10 +38,6 @@ _REASONS = {
   errno.ESTALE: 'its folder does not exist any more',
   errno.ETXTBSY: 'it is in use',
 }
-
-
-class UnreadableFileError(ValueError):
-  """Raised for files that are damaged or have another format."""
 
 
 class StorageError(OSError):
@@ -214,26 +201,6 @@ def remove_parts(folder: str | os.PathLike[str]) -> None:
   for part in pathlib.Path(folder).glob('.*.part'):
     with contextlib.suppress(OSError):
       part.unlink()
-
-
-def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Reads all arrays of an npz file; nothing is unpickled.
-
-  Args:
-    path: path of the file.
-
-  Returns:
-    Name to array.
-
-  Raises:
-    UnreadableFileError: if the file cannot be read, for any reason.
-  """
-  try:
-    # Opened here: NumPy does not close a file it cannot read.
-    with open(path, 'rb') as file, np.load(file, allow_pickle=False) as archive:
-      return {name: archive[name] for name in archive.files}
-  except _READ_ERRORS as error:
-    raise UnreadableFileError(str(error)) from None
 
 
 def _sync_folder(folder: pathlib.Path) -> None:

@@ -300,6 +300,7 @@ def request_of_folder(
     The request.
   """
   config = folder.config
+  run_folder.check_entries(folder.path, config)
   if not (config['is_by_name'] or is_complete):
     raise run_folder.RunFolderError(
       f'{folder.path} was made in Python, from objects that have no name: call '

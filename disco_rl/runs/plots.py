@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 import os
+import pathlib
 from typing import Any
 
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import installation
 from disco_rl.runs import files
 from disco_rl.runs import metrics
@@ -155,10 +157,42 @@ def grid(
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
-  """Writes a figure as PNG, atomically."""
+  """Writes a figure atomically, in the format that the file's name ends in.
+
+  Args:
+    figure: a matplotlib figure.
+    path: path of the file, see `check_path`.
+  """
+  check_path(path)
+  picture_format = _format_of(path)
+  # Without metadata, so that the same curves give the same file.
+  metadata = {'png': 'Software', 'pdf': 'CreationDate', 'svg': 'Date'}
+  name = metadata.get(picture_format)
+  more = {} if name is None else dict(metadata={name: None})
   with files.atomic_writer(path, make_folder=True) as file:
-    # Without metadata, so that the same curves give the same file.
-    figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
+    figure.savefig(file, format=picture_format, dpi=120, **more)
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+  """Raises a `ValueError` for a file that no picture can be written to.
+
+  Args:
+    path: path of the file; its name ends in a format of matplotlib.
+  """
+  from matplotlib.backends import backend_agg
+
+  known = backend_agg.FigureCanvasAgg.get_supported_filetypes()
+  if _format_of(path) not in known:
+    raise ValueError(
+      f'a picture cannot be written to {fields.shorten(str(path))}: its name '
+      f'must end in {", ".join(f".{name}" for name in sorted(known))}'
+    )
+  if pathlib.Path(path).is_dir():
+    raise ValueError(f'a picture cannot be written to {path}: it is a folder')
+
+
+def _format_of(path: str | os.PathLike[str]) -> str:
+  return pathlib.Path(path).suffix.lower().removeprefix('.')
 
 
 def _panels(number: int) -> tuple[Any, Sequence[Any]]:

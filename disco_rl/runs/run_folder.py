@@ -14,6 +14,7 @@ Files are replaced atomically or grow by whole rows, so that a process may be
 killed at any time. Only one process at a time can write to a folder.
 """
 
+from collections.abc import Mapping
 import contextlib
 import errno
 import fcntl
@@ -22,8 +23,10 @@ import os
 import pathlib
 from typing import Any
 
+from disco_rl import fields
 from disco_rl.runs import files
 from disco_rl.runs import metrics
+from disco_rl.runs import reading
 
 # Version of `config.json` and of the files of a run; others cannot be opened.
 FORMAT = 2
@@ -58,6 +61,14 @@ _AFTER_CHECKPOINT = (
 # Locked by the process that writes to the folder; the system unlocks it when
 # that process ends, in whatever way.
 _LOCK = '.lock'
+# Entries that every `config.json` has.
+_ENTRIES = {
+  'command': (str, 'the name of a command'),
+  'rule_settings': (dict, 'a group of settings'),
+  'is_by_name': (bool, 'true or false'),
+  'request': (dict, 'the request of the run'),
+  'settings': (dict, 'a group of settings'),
+}
 
 
 class RunFolderError(ValueError):
@@ -290,11 +301,9 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
   if not holds_run(path):
     raise RunFolderError(f'{path} holds no run: there is no config.json in it')
   try:
-    config = json.loads((path / 'config.json').read_text(encoding='utf-8'))
-  except (OSError, ValueError) as error:
+    config = reading.read_json(path / 'config.json')
+  except reading.UnreadableFileError as error:
     raise RunFolderError(f'cannot read {path}/config.json: {error}') from None
-  if not isinstance(config, dict):
-    raise RunFolderError(f'{path}/config.json is not the config of a run')
   if config.get('format') != FORMAT:
     raise RunFolderError(
       f'{path} was made by another version of disco_rl: its config.json has '
@@ -302,6 +311,23 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
       f'{FORMAT}. Its rule files can still be loaded by their paths'
     )
   return config
+
+
+def check_entries(
+  path: str | os.PathLike[str], config: Mapping[str, Any]
+) -> None:
+  """Raises a `RunFolderError` if entries of a config are missing or wrong.
+
+  Args:
+    path: path of the folder.
+    config: from `read_config`.
+  """
+  for name, (kind, words) in _ENTRIES.items():
+    if not isinstance(config.get(name), kind):
+      given = fields.shorten(config[name]) if name in config else 'nothing'
+      raise RunFolderError(
+        f'{path}/config.json is damaged: {name} must be {words}, got {given}'
+      )
 
 
 def _check_empty(path: pathlib.Path) -> None:

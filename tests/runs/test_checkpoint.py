@@ -43,8 +43,8 @@ def test_round_trip(tmp_path):
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    (dict(steps=jnp.zeros(2, jnp.int32)), 'steps is'),
-    (dict(steps=jnp.array(7.0)), 'steps is'),
+    (dict(steps=jnp.zeros(2, jnp.int32)), 'steps has the'),
+    (dict(steps=jnp.array(7.0)), 'steps has the'),
     (dict(more=jnp.zeros(1)), r"missing \['more'\]"),
     (dict(mask=None), r"not expected \['mask'\]"),
   ],

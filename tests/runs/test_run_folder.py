@@ -43,7 +43,7 @@ def test_a_run_of_another_format_is_refused(tmp_path, config, found):
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    ('[]', 'is not the config of a run'),
+    ('[]', 'is not a group of entries'),
     ('{"format"', r'cannot read .*config\.json'),
   ],
 )
