@@ -309,7 +309,7 @@ class Trainer:
     # operations per tensor would take long to compile.
     grads, _ = jax.flatten_util.ravel_pytree(result.grads)
     norms = (result.inner_log['global_update_norm'], result.log['meta_loss'])
-    is_finite = _all_finite((jnp.sum(jnp.square(grads)), norms))
+    is_finite = nonfinite.all_finite((jnp.sum(jnp.square(grads)), norms))
     only_finite = lambda tree: jax.tree.map(
       lambda x: jnp.where(is_finite, x, jnp.zeros_like(x)), tree
     )
@@ -398,8 +398,3 @@ class Trainer:
       opt_state=None if per_agent else whole,
       groups=(group,) * len(self._groups),
     )
-
-
-def _all_finite(tree: Any) -> jax.Array:
-  leaves = [jnp.ravel(x) for x in jax.tree.leaves(tree)]
-  return jnp.all(jnp.isfinite(jnp.concatenate(leaves)))
