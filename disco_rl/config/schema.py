@@ -65,6 +65,7 @@ SCHEMA: Mapping[str, Field] = {
   'lanes_at_once': Field(int, low=1, optional=True),
   'chunk_size': _AT_LEAST_1,
   'checkpoint_every': _AT_LEAST_1,
+  'checkpoint_replay': Field(str, choices=('always', 'never')),
   'max_nonfinite_updates': _AT_LEAST_1,
   # Batching.
   'batch_size': _AT_LEAST_1,

@@ -126,7 +126,12 @@ class Plan(plan_lib.Plan):
         self.rule.eta,
         f'the parameters of {self.rule.name}',
       )
-      return training.Training(population, self.rule.eta, settings.chunk_size)
+      return training.Training(
+        population,
+        self.rule.eta,
+        settings.chunk_size,
+        saves_replay=settings.checkpoint_replay == 'always',
+      )
     except ValueError:
       population.close()
       raise

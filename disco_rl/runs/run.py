@@ -126,6 +126,7 @@ def check_same_settings(
     now: the settings that are resolved from its request now.
   """
   before, after = _flatten(recorded), _flatten(now)
+  before.setdefault('checkpoint_replay', 'always')  # Runs of before it existed.
   updates = 'agent.optimizer.total_updates'
   if before.get(updates) != after.get(updates):
     raise ValueError(
