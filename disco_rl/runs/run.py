@@ -14,6 +14,10 @@ from disco_rl.runs import run_folder
 from disco_rl.runs import sinks
 
 
+# Settings that older runs do not record, with the value that they ran with.
+_ADDED = {'checkpoint_replay': 'always'}
+
+
 @dataclasses.dataclass
 class Run:
   """A run that is ready to be executed.
@@ -126,7 +130,8 @@ def check_same_settings(
     now: the settings that are resolved from its request now.
   """
   before, after = _flatten(recorded), _flatten(now)
-  before.setdefault('checkpoint_replay', 'always')  # Runs of before it existed.
+  older = {k: value for k, value in _ADDED.items() if k in after}
+  before = {**older, **before}
   updates = 'agent.optimizer.total_updates'
   if before.get(updates) != after.get(updates):
     raise ValueError(
