@@ -13,7 +13,6 @@ from disco_rl.runs import progress
 from disco_rl.runs import run_folder
 from disco_rl.runs import sinks
 
-
 # Settings that older runs do not record, with the value that they ran with.
 _ADDED = {'checkpoint_replay': 'always'}
 
