@@ -72,11 +72,8 @@ class Interrupts:
     )
     self._watcher.start()
     for number in SIGNALS:
-      # As `nohup` has it, which closing a terminal must not end.
-      if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-        continue
-      self._previous[number] = signal.signal(number, self._handle)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # See `hold`.
+      if self._may_handle(number):
+        self._previous[number] = signal.signal(number, self._handle)
 
   def stop(self) -> None:
     """Restores the previous handlers."""
@@ -104,6 +101,16 @@ class Interrupts:
     if self._previous.get(self.received) != signal.default_int_handler:
       signal.raise_signal(self.received)
     raise KeyboardInterrupt
+
+  def _may_handle(self, number: int) -> bool:
+    """Returns whether a signal is not somebody else's to handle."""
+    previous = signal.getsignal(number)
+    if previous is None:  # A handler that is not Python's.
+      return False
+    # `nohup` ignores the end of a terminal. Shells ignore Ctrl-C for programs
+    # in the background, but one that is asked to stop should be saved.
+    is_ours = self._ends_process and number != signal.SIGHUP
+    return previous != signal.SIG_IGN or is_ours
 
   def _handle(self, number: int, frame: Any) -> None:
     """Does nothing in a command: the thread does it all."""
@@ -162,6 +169,7 @@ def start_command() -> None:
   global _command
   _command = Interrupts(ends_process=True)
   _command.start()
+  signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # See `hold`.
 
 
 def defer() -> None:

@@ -1,9 +1,13 @@
 """Output that is closed, broken, full or of another encoding stops nothing."""
 
+import fcntl
 import io
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -97,3 +101,13 @@ def test_the_width_is_that_of_the_terminal(monkeypatch):
   assert console.width(io.StringIO()) == 20
   monkeypatch.setenv('COLUMNS', 'wide')
   assert console.width(io.StringIO()) == 80
+  here, there = pty.openpty()
+  try:
+    with open(there, 'w', closefd=False) as stream:
+      fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack('4H', 24, 33, 0, 0))
+      assert console.width(stream) == 33
+      fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack('4H', 0, 0, 0, 0))
+      assert console.width(stream) == 80
+  finally:
+    os.close(here)
+    os.close(there)

@@ -172,3 +172,14 @@ def test_nohup_is_respected():
     'os.kill(os.getpid(), signal.SIGHUP); time.sleep(0.3); sys.exit(5)'
   )
   assert subprocess.run([sys.executable, '-c', program]).returncode == 5
+
+
+def test_signals_that_a_program_ignores_stay_ignored():
+  before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+  try:
+    with interrupts.of_run(is_saved=True) as should_stop:
+      os.kill(os.getpid(), signal.SIGINT)
+      time.sleep(0.2)
+      assert not should_stop()
+  finally:
+    signal.signal(signal.SIGINT, before)
