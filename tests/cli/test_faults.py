@@ -36,7 +36,7 @@ KINDS = {
       '--set=critic_net.catch.net_args.dense=6,6',
       *('--set=net.catch.net_args.dense=9,8', '--set=checkpoint_every=4'),
     ],
-    150,
+    80,
   ),
 }
 

@@ -85,13 +85,13 @@ def test_one_line_is_printed_if_that_is_possible(capsys, monkeypatch):
     console.say('η')
 
 
-def test_a_dumb_terminal_is_no_terminal(monkeypatch):
+def test_a_dumb_terminal_writes_no_line_again(monkeypatch):
   stream = io.StringIO()
   monkeypatch.setattr(stream, 'isatty', lambda: True, raising=False)
   monkeypatch.setenv('TERM', 'xterm')
-  assert console.is_terminal(stream) and not console.is_terminal(None)
+  assert console.can_rewrite(stream) and not console.can_rewrite(None)
   monkeypatch.setenv('TERM', 'dumb')
-  assert not console.is_terminal(stream)
+  assert console.is_terminal(stream) and not console.can_rewrite(stream)
 
 
 def test_the_width_is_that_of_the_terminal(monkeypatch):
