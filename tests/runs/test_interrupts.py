@@ -24,9 +24,12 @@ def _wait_for(condition):
 @pytest.fixture(autouse=True)
 def handlers():
   """The handlers of this process, which must be restored."""
+  # Tests in the background would ignore it.
+  at_first = signal.signal(signal.SIGINT, signal.default_int_handler)
   before = [signal.getsignal(number) for number in interrupts.SIGNALS]
   yield before
   assert before == [signal.getsignal(number) for number in interrupts.SIGNALS]
+  signal.signal(signal.SIGINT, at_first)
   fd = signal.set_wakeup_fd(-1)
   signal.set_wakeup_fd(fd)
   assert fd == -1

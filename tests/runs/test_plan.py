@@ -132,8 +132,11 @@ def _press_ctrl_c():
 
 def test_ctrl_c_in_the_library_saves_and_is_raised(tmp_path):
   plan = _act_at(Plan(9), 4, _press_ctrl_c)
+  # Tests in the background would ignore it.
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
   with pytest.raises(KeyboardInterrupt):
     _execute(plan, tmp_path / 'x')
+  signal.signal(signal.SIGINT, before)
   assert not any(trainable.is_open for trainable in plan.made)
   state = checkpoint.load(tmp_path / 'x' / 'state.npz', dict(step=0))
   assert state == dict(step=5)
