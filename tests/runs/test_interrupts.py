@@ -53,10 +53,23 @@ def test_a_second_ctrl_c_in_the_library_is_pythons():
     with interrupts.of_run(is_saved=True) as should_stop:
       os.kill(os.getpid(), signal.SIGINT)
       _wait_for(should_stop)
+      time.sleep(0.2)
       os.kill(os.getpid(), signal.SIGINT)
       time.sleep(5)
       finished.append('saved')
   assert not finished
+
+
+def test_ctrl_c_that_is_sent_twice_at_once_is_one():
+  """As by programs that send it on to those that they started."""
+  finished = []
+  with pytest.raises(KeyboardInterrupt):
+    with interrupts.of_run(is_saved=True) as should_stop:
+      for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+      _wait_for(should_stop)
+      finished.append('saved')
+  assert finished == ['saved']
 
 
 def test_a_signal_with_a_handler_of_the_users_reaches_it():
