@@ -75,7 +75,8 @@ class Interrupts:
     self._watcher.start()
     for number in SIGNALS:
       if self._may_handle(number):
-        self._previous[number] = signal.signal(number, self._handle)
+        self._previous[number] = signal.getsignal(number)
+        signal.signal(number, self._handle)
 
   def stop(self) -> None:
     """Restores the previous handlers."""
