@@ -74,6 +74,13 @@ def add_run_arguments(
     "environment's state can be saved",
   )
   add(
+    '--checkpoint-replay',
+    choices=('always', 'never'),
+    help='whether checkpoints contain the replay, which may be large; if not, '
+    'it is filled again after --resume, which is then not bit-exact (default: '
+    'always)',
+  )
+  add(
     '--dry-run',
     action='store_true',
     help='check all settings, show them and their origins, and stop',

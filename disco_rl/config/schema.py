@@ -68,6 +68,7 @@ SCHEMA: Mapping[str, Field] = {
   'overlap_acting': Field(bool),
   'chunk_size': _SIZE,
   'checkpoint_every': _COUNT,
+  'checkpoint_replay': Field(str, choices=('always', 'never')),
   'max_nonfinite_updates': _COUNT,
   # Batching.
   'batch_size': _SIZE,

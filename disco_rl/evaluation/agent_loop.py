@@ -209,9 +209,11 @@ class AgentLoop:
     if buffer is None:
       learner, log = learn(state.learner)
     else:
-      # The iteration is the same for all seeds and not vmapped, so that this
-      # remains a conditional.
-      is_ready = state.iteration >= self._batching.num_warm_up
+      # Counted by what is stored, since a resumed run may fill it again. The
+      # counter is the same for all seeds and not vmapped, so that this remains
+      # a conditional.
+      first = (self._batching.num_warm_up + 1) * self._batching.num_envs
+      is_ready = buffer.num_added >= first
       learner, log = jax.lax.cond(is_ready, learn, wait, state.learner)
     new_state = state._replace(
       iteration=state.iteration + 1,

@@ -120,9 +120,12 @@ class Plan(plan_lib.Plan):
         self.rule.eta,
         f'the parameters of {self.rule.name}',
       )
-      # A shorter run is one chunk.
-      chunk_size = min(settings.chunk_size, settings.steps)
-      return training.Training(population, self.rule.eta, chunk_size)
+      return training.Training(
+        population,
+        self.rule.eta,
+        min(settings.chunk_size, settings.steps),  # A shorter run is one chunk.
+        saves_replay=settings.checkpoint_replay == 'always',
+      )
     except ValueError:
       population.close()
       raise

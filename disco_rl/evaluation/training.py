@@ -57,6 +57,7 @@ class Training:
     population: population_lib.Population,
     eta: types.MetaParams | None,
     chunk_size: int = 20,
+    saves_replay: bool = True,
   ):
     """Checks η against the rule of the agents.
 
@@ -64,6 +65,8 @@ class Training:
       population: the agents.
       eta: the rule's parameters η; None for a rule without parameters.
       chunk_size: iterations per compiled program, and per row of metrics.
+      saves_replay: whether the replay is part of checkpoints; if not, it is
+        empty after a resume, and agents wait until it is filled again.
     """
     if chunk_size < 1:
       raise ValueError(f'chunk_size must be at least 1, got {chunk_size}')
@@ -73,6 +76,7 @@ class Training:
       check_rule_params(population.agent.update_rule, eta), parallel.REPLICATED
     )
     self._chunk_size = chunk_size
+    self._saves_replay = saves_replay
 
   def init(self) -> agent_loop.LoopState:
     """Makes fresh agents."""
@@ -140,6 +144,8 @@ class Training:
 
   def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
     """Returns the state in a form that can be saved."""
+    if not self._saves_replay:
+      state = state._replace(buffer=None)
     return self.population.to_checkpoint(state)
 
   def checkpoint_like(self) -> agent_loop.LoopState:
@@ -151,6 +157,8 @@ class Training:
     self, saved: agent_loop.LoopState
   ) -> agent_loop.LoopState:
     """Returns the state to resume from."""
+    if not self._saves_replay:
+      saved = saved._replace(buffer=self.init().buffer)
     return self.population.from_checkpoint(saved)
 
   def close(self) -> None:

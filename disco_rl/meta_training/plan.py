@@ -170,7 +170,11 @@ class Plan(plan_lib.Plan):
         eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
       )
     return training.Training(
-      trainer, settings.seed, settings.max_nonfinite_updates, eta
+      trainer,
+      settings.seed,
+      settings.max_nonfinite_updates,
+      eta,
+      saves_replay=settings.checkpoint_replay == 'always',
     )
 
   def check_buildable(self) -> None:

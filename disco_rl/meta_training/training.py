@@ -1,5 +1,6 @@
 """Trains η, as a `Trainable` of the run loop."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import chex
@@ -35,6 +36,7 @@ class Training:
     seed: int = 0,
     max_nonfinite_updates: int = 10,
     eta: types.MetaParams | None = None,
+    saves_replay: bool = True,
   ):
     """Initialises the training.
 
@@ -44,7 +46,10 @@ class Training:
       max_nonfinite_updates: number of successive meta-updates without any
         finite meta-gradient after which training stops.
       eta: the initial η; None to draw it at random.
+      saves_replay: whether the agents' replays are part of checkpoints; if not,
+        they are empty after a resume.
     """
+    self._saves_replay = saves_replay
     self._trainer = trainer
     self._seed = seed
     self._max_nonfinite_updates = max_nonfinite_updates
@@ -101,20 +106,40 @@ class Training:
 
   def to_checkpoint(self, state: trainer_lib.TrainState) -> Any:
     """Returns the state in a form that can be saved."""
-    return nonfinite.clean(state)
+    return self._saved_part(nonfinite.clean(state))
 
   def checkpoint_like(self) -> Any:
     """Returns the specs of the tree of `to_checkpoint`."""
-    return jax.eval_shape(
+    state = jax.eval_shape(
       lambda: self._trainer.init(self._init_rng, self.initial_eta())
     )
+    return self._saved_part(state)
 
   def from_checkpoint(self, saved: Any) -> trainer_lib.TrainState:
     """Returns the state to resume from."""
+    if not self._saves_replay:
+      fresh = self.init().groups
+      saved = _with_buffers(saved, [group.agents.buffer for group in fresh])
     return self._trainer.from_checkpoint(saved)
 
   def close(self) -> None:
     """Does nothing: environments in JAX have no resources."""
+
+  def _saved_part(self, state: trainer_lib.TrainState) -> Any:
+    if self._saves_replay:
+      return state
+    return _with_buffers(state, [None] * len(state.groups))
+
+
+def _with_buffers(
+  state: trainer_lib.TrainState, buffers: Sequence[Any]
+) -> trainer_lib.TrainState:
+  """Replaces the replays of all groups."""
+  groups = tuple(
+    group._replace(agents=group.agents._replace(buffer=buffer))
+    for group, buffer in zip(state.groups, buffers, strict=True)
+  )
+  return state._replace(groups=groups)
 
 
 def describe_rows(rows: list[metrics.Row]) -> tuple[str, dict[str, float]]:

@@ -12,6 +12,7 @@ and then downloaded into the cache from the address in its manifest entry.
 """
 
 from collections.abc import Iterator
+import contextlib
 import dataclasses
 import hashlib
 import http.client
@@ -113,7 +114,7 @@ def find(name: str) -> pathlib.Path | None:
   file = info.file if info else f'{name}.npz'
   for folder in _folders():
     path = folder / file
-    if not path.is_file():
+    if not _is_file(path):
       continue
     if info is None or _sha256(path) == info.sha256:
       return path
@@ -132,9 +133,10 @@ def own_files() -> list[pathlib.Path]:
   published = {info.file for info in known_rules().values()}
   found: dict[str, pathlib.Path] = {}
   for folder in _folders():
-    for path in sorted(folder.glob('*.npz')):
-      if path.name not in published:
-        found.setdefault(path.name, path)
+    with contextlib.suppress(OSError):  # It may not be readable.
+      for path in sorted(folder.glob('*.npz')):
+        if path.name not in published:
+          found.setdefault(path.name, path)
   return list(found.values())
 
 
@@ -245,6 +247,14 @@ def _folders() -> Iterator[pathlib.Path]:
   yield shipped_folder()
   yield published_folder()
   yield files.cache_folder()
+
+
+def _is_file(path: pathlib.Path) -> bool:
+  """Returns whether there is a file, in a folder that may not be readable."""
+  try:
+    return path.is_file()
+  except OSError:
+    return False
 
 
 def _sha256(path: pathlib.Path) -> str:

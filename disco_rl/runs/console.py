@@ -94,20 +94,16 @@ def can_show(stream: TextIO | None, text: str) -> bool:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-  """Returns whether a line of a stream can be written again.
-
-  Args:
-    stream: the stream; None for no stream.
-
-  Returns:
-    Whether it is a terminal, and not a dumb one.
-  """
-  if stream is None or os.environ.get('TERM') == 'dumb':
-    return False
+  """Returns whether a stream is a terminal; None for no stream."""
   try:
-    return stream.isatty()
+    return stream is not None and stream.isatty()
   except (OSError, ValueError):
     return False
+
+
+def can_rewrite(stream: TextIO | None) -> bool:
+  """Returns whether a stream is a terminal whose line can be written again."""
+  return is_terminal(stream) and os.environ.get('TERM') != 'dumb'
 
 
 def width(stream: TextIO | None) -> int:

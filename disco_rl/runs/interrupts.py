@@ -17,6 +17,7 @@ which Python writes to a pipe (`signal.set_wakeup_fd`) as soon as it arrives.
 
 from collections.abc import Callable, Iterator
 import contextlib
+import math
 import os
 import select
 import signal
@@ -53,8 +54,9 @@ class Interrupts:
     self.received: int | None = None
     self._ends_process = ends_process
     self._is_deferred = not ends_process
-    self._last_ctrl_c: float | None = None  # As the thread sees it.
-    self._num_handled = 0  # Ctrl-C that reached Python's own handler.
+    # Times of the last Ctrl-C, in the thread and in Python's own handler.
+    self._last_seen = math.inf
+    self._last_handled = math.inf
     self._previous: dict[int, Any] = {}
     self._previous_fd = -1
     self._pipe = (-1, -1)
@@ -72,11 +74,9 @@ class Interrupts:
     )
     self._watcher.start()
     for number in SIGNALS:
-      # As `nohup` has it, which closing a terminal must not end.
-      if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-        continue
-      self._previous[number] = signal.signal(number, self._handle)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # See `hold`.
+      if self._may_handle(number):
+        self._previous[number] = signal.getsignal(number)
+        signal.signal(number, self._handle)
 
   def stop(self) -> None:
     """Restores the previous handlers."""
@@ -105,13 +105,23 @@ class Interrupts:
       signal.raise_signal(self.received)
     raise KeyboardInterrupt
 
+  def _may_handle(self, number: int) -> bool:
+    """Returns whether a signal is not somebody else's to handle."""
+    previous = signal.getsignal(number)
+    if previous is None:  # A handler that is not Python's.
+      return False
+    # `nohup` ignores the end of a terminal. Shells ignore Ctrl-C for programs
+    # in the background, but one that is asked to stop should be saved.
+    is_ours = self._ends_process and number != signal.SIGHUP
+    return previous != signal.SIG_IGN or is_ours
+
   def _handle(self, number: int, frame: Any) -> None:
     """Does nothing in a command: the thread does it all."""
     if self._ends_process or number != signal.SIGINT:
       return
-    self._num_handled += 1
+    last, self._last_handled = self._last_handled, time.monotonic()
     previous = self._previous[number]
-    if self._num_handled > 1 and callable(previous):
+    if self._last_handled - last > _SECONDS_BETWEEN_TWO and callable(previous):
       previous(number, frame)
 
   def _watch(self) -> None:
@@ -128,22 +138,15 @@ class Interrupts:
 
   def _receive(self, number: int) -> None:
     """Handles a signal, in the thread."""
-    now = time.monotonic()
-    last = self._last_ctrl_c
+    is_second = False
     if number == signal.SIGINT:
-      self._last_ctrl_c = now
-    if not self._is_deferred:
+      last, self._last_seen = self._last_seen, time.monotonic()
+      is_second = self._last_seen - last > _SECONDS_BETWEEN_TWO
+    if not self._is_deferred or (is_second and self._ends_process):
       os._exit(EXIT_CODE)
     if self.received is None:
       self.received = number
       _print(_STOPPING)
-    elif (
-      self._ends_process
-      and number == signal.SIGINT
-      and last is not None
-      and now - last > _SECONDS_BETWEEN_TWO
-    ):
-      os._exit(EXIT_CODE)
 
 
 _command: Interrupts | None = None
@@ -162,6 +165,7 @@ def start_command() -> None:
   global _command
   _command = Interrupts(ends_process=True)
   _command.start()
+  signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # See `hold`.
 
 
 def defer() -> None:

@@ -18,6 +18,11 @@ from disco_rl.runs import resuming
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 
+_NO_REPLAY = (
+  'the replay is not part of the checkpoint (--checkpoint-replay never), and '
+  'is filled again'
+)
+
 
 class Plan(abc.ABC):
   """A run with resolved settings, which can be started or resumed.
@@ -254,7 +259,8 @@ class Plan(abc.ABC):
       rows = folder.cut_metrics(done)
       self.resumed(folder, done)
       run = self._run(trainable, state, rows, folder, show_progress)
-      run.note = note
+      is_empty = done and self.settings.get('checkpoint_replay') == 'never'
+      run.note = '; '.join([note] * bool(note) + [_NO_REPLAY] * bool(is_empty))
       return run
     except BaseException:
       trainable.close()

@@ -1,6 +1,8 @@
 """Draws learning curves."""
 
 from collections.abc import Mapping, Sequence
+import importlib
+import logging
 import os
 import pathlib
 from typing import Any
@@ -28,7 +30,7 @@ _NAMES = dict(
 def is_available() -> bool:
   """Returns whether matplotlib is installed."""
   try:
-    import matplotlib.figure  # noqa: F401
+    _import_figure()
   except ImportError:
     return False
   return True
@@ -206,13 +208,28 @@ def _panels(number: int) -> tuple[Any, Sequence[Any]]:
 
 def _new_figure(height: float = 4.2) -> Any:
   try:
-    from matplotlib import figure
+    figure = _import_figure()
   except ImportError:
     raise ImportError(
       f'pictures need matplotlib: {installation.install_hint("plots")}'
     ) from None
   # Not through pyplot, which has windows and global state.
   return figure.Figure(figsize=(7, height), layout='constrained')
+
+
+def _import_figure() -> Any:
+  """Imports `matplotlib.figure`.
+
+  Without a folder for its settings it uses a temporary one, which is fine, and
+  complains at length, which is not.
+  """
+  logger = logging.getLogger('matplotlib')
+  level = logger.level
+  logger.setLevel(logging.ERROR)
+  try:
+    return importlib.import_module('matplotlib.figure')
+  finally:
+    logger.setLevel(level)
 
 
 def sparkline(values: Sequence[float], marks: str = SPARKS) -> str:

@@ -8,6 +8,7 @@ from typing import TextIO
 from disco_rl.runs import console
 
 _WIDTH = 24
+_LEAST_BAR = 4
 _LINE_WIDTH = 500  # Of a file.
 _LEAST_FOR_TEXT = 12  # Columns beside bar and count, for anything else.
 _SECONDS_BETWEEN_LINES = 60.0
@@ -69,11 +70,11 @@ class Progress:
       self._rate = old + 0.2 * (rate - old)
     self._is_first = False
     self._done, self._last_time = done, now
-    is_terminal = console.is_terminal(self._stream)
+    is_live = console.can_rewrite(self._stream)
     is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
-    if self._enabled and (is_terminal or is_due or done >= self._total):
+    if self._enabled and (is_live or is_due or done >= self._total):
       self._last_line = now
-      self._write(self._line(note, values), is_terminal)
+      self._write(self._line(note, values), is_live)
 
   def close(self) -> None:
     """Ends the line of a terminal."""
@@ -102,7 +103,7 @@ class Progress:
       width: number of columns.
     """
     size = min(_WIDTH, width - len(parts[0]) - 1 - _LEAST_FOR_TEXT)
-    if size > 0:
+    if size >= _LEAST_BAR:
       share = min(1.0, self._done / max(self._total, 1))
       is_shown = console.can_show(self._stream, ''.join(_MARKS))
       full, empty = _MARKS if is_shown else _ASCII_MARKS
@@ -113,16 +114,18 @@ class Progress:
       del parts[-2 if len(parts) > 2 else -1]
     return '  '.join(parts)[:width]
 
-  def _write(self, parts: list[str], is_terminal: bool) -> None:
-    if is_terminal:
+  def _write(self, parts: list[str], is_live: bool) -> None:
+    width = _LINE_WIDTH
+    if console.is_terminal(self._stream):
       # The last column is left free: some terminals wrap when it is written.
       width = console.width(self._stream) - 1
-      line = self._fit(parts, width)
+    line = self._fit(parts, width)
+    if is_live:
       padded = line.ljust(min(self._width, width))
       console.write(self._stream, f'\r{padded}')
       self._width = len(line)
     else:
-      console.write(self._stream, self._fit(parts, _LINE_WIDTH) + '\n')
+      console.write(self._stream, f'{line}\n')
 
 
 def format_seconds(seconds: float) -> str:

@@ -14,6 +14,7 @@ from disco_rl.environments import registry
 from disco_rl.evaluation import plan as plan_lib
 from disco_rl.evaluation import training
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 from tests.support import runs
@@ -295,3 +296,19 @@ def test_networks_by_name():
     disco_rl.evaluate('catch', 'actor_critic', net='nett')
   with pytest.raises(ValueError, match=r'unknown preset .atary.'):
     disco_rl.evaluate('catch', 'actor_critic', preset='atary')
+
+
+def test_a_replay_that_is_not_saved_is_filled_again(tmp_path):
+  out = tmp_path / 'x'
+  settings = {**SETTINGS, 'checkpoint_replay': 'never'}
+  same = dict(out=out, settings=settings, chunk_size=2)
+  _evaluate(num_iterations=8, **same)
+  saved = files.read_npz(out / 'state.npz')
+  assert saved and not any('buffer' in name for name in saved)
+  with pytest.warns(UserWarning, match='the replay is not part of the check'):
+    result = _evaluate(resume=True, **same)
+  waits = {row['iteration']: np.isnan(row['total_loss']) for row in result.rows}
+  # Three iterations, at the start and again.
+  assert waits == {i: i in (2, 10) for i in range(2, 17, 2)}
+  assert int(result.state.buffer.num_added) == 8 * small.SIZES['num_envs']
+  assert int(result.state.iteration) == 16

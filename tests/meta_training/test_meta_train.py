@@ -17,6 +17,7 @@ from disco_rl.environments import registry as environments
 from disco_rl.meta_training import meta_train
 from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 from tests.support import runs
@@ -252,3 +253,32 @@ def test_environments_without_a_name_are_evaluated_too(own_rule):
   plan.prepare(None, types.SimpleNamespace(eta={'a': np.ones(1)}))
   assert plan._evaluation is not None
   plan._evaluation.close()
+
+
+@pytest.mark.slow
+def test_replays_that_are_not_saved_are_filled_again(rule_file, tmp_path):
+  settings = {
+    **TINY,
+    'batching.batch_size': 4,
+    'batching.num_envs': 2,
+    'batching.replay_capacity': 16,
+    'checkpoint_replay': 'never',
+  }
+
+  def train(num_updates, **more):
+    return disco_rl.meta_train(
+      'catch',
+      init=str(rule_file),
+      num_updates=num_updates,
+      settings=settings,
+      out=tmp_path / 'x',
+      **more,
+    )
+
+  train(4)
+  saved = files.read_npz(tmp_path / 'x' / 'state.npz')
+  assert saved and not any('buffer' in name for name in saved)
+  with pytest.warns(UserWarning, match='the replay is not part of the check'):
+    result = train(6, resume=True)
+  assert [row['iteration'] for row in result.rows] == [1, 2, 3, 4, 5, 6]
+  assert all(np.isfinite(row['meta_loss']) for row in result.rows)

@@ -1,9 +1,13 @@
 """Output that is closed, broken, full or of another encoding stops nothing."""
 
+import fcntl
 import io
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -81,13 +85,13 @@ def test_one_line_is_printed_if_that_is_possible(capsys, monkeypatch):
     console.say('η')
 
 
-def test_a_dumb_terminal_is_no_terminal(monkeypatch):
+def test_a_dumb_terminal_writes_no_line_again(monkeypatch):
   stream = io.StringIO()
   monkeypatch.setattr(stream, 'isatty', lambda: True, raising=False)
   monkeypatch.setenv('TERM', 'xterm')
-  assert console.is_terminal(stream) and not console.is_terminal(None)
+  assert console.can_rewrite(stream) and not console.can_rewrite(None)
   monkeypatch.setenv('TERM', 'dumb')
-  assert not console.is_terminal(stream)
+  assert console.is_terminal(stream) and not console.can_rewrite(stream)
 
 
 def test_the_width_is_that_of_the_terminal(monkeypatch):
@@ -97,3 +101,13 @@ def test_the_width_is_that_of_the_terminal(monkeypatch):
   assert console.width(io.StringIO()) == 20
   monkeypatch.setenv('COLUMNS', 'wide')
   assert console.width(io.StringIO()) == 80
+  here, there = pty.openpty()
+  try:
+    with open(there, 'w', closefd=False) as stream:
+      fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack('4H', 24, 33, 0, 0))
+      assert console.width(stream) == 33
+      fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack('4H', 0, 0, 0, 0))
+      assert console.width(stream) == 80
+  finally:
+    os.close(here)
+    os.close(there)

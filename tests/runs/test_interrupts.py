@@ -24,9 +24,12 @@ def _wait_for(condition):
 @pytest.fixture(autouse=True)
 def handlers():
   """The handlers of this process, which must be restored."""
+  # Tests in the background would ignore it.
+  at_first = signal.signal(signal.SIGINT, signal.default_int_handler)
   before = [signal.getsignal(number) for number in interrupts.SIGNALS]
   yield before
   assert before == [signal.getsignal(number) for number in interrupts.SIGNALS]
+  signal.signal(signal.SIGINT, at_first)
   fd = signal.set_wakeup_fd(-1)
   signal.set_wakeup_fd(fd)
   assert fd == -1
@@ -50,10 +53,23 @@ def test_a_second_ctrl_c_in_the_library_is_pythons():
     with interrupts.of_run(is_saved=True) as should_stop:
       os.kill(os.getpid(), signal.SIGINT)
       _wait_for(should_stop)
+      time.sleep(0.2)
       os.kill(os.getpid(), signal.SIGINT)
       time.sleep(5)
       finished.append('saved')
   assert not finished
+
+
+def test_ctrl_c_that_is_sent_twice_at_once_is_one():
+  """As by programs that send it on to those that they started."""
+  finished = []
+  with pytest.raises(KeyboardInterrupt):
+    with interrupts.of_run(is_saved=True) as should_stop:
+      for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+      _wait_for(should_stop)
+      finished.append('saved')
+  assert finished == ['saved']
 
 
 def test_a_signal_with_a_handler_of_the_users_reaches_it():
@@ -172,3 +188,14 @@ def test_nohup_is_respected():
     'os.kill(os.getpid(), signal.SIGHUP); time.sleep(0.3); sys.exit(5)'
   )
   assert subprocess.run([sys.executable, '-c', program]).returncode == 5
+
+
+def test_signals_that_a_program_ignores_stay_ignored():
+  before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+  try:
+    with interrupts.of_run(is_saved=True) as should_stop:
+      os.kill(os.getpid(), signal.SIGINT)
+      time.sleep(0.2)
+      assert not should_stop()
+  finally:
+    signal.signal(signal.SIGINT, before)

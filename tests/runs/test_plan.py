@@ -129,8 +129,11 @@ def _press_ctrl_c():
 
 def test_ctrl_c_in_the_library_saves_and_is_raised(tmp_path):
   plan = _act_at(Plan(9), 4, _press_ctrl_c)
+  # Tests in the background would ignore it.
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
   with pytest.raises(KeyboardInterrupt):
     _execute(plan, tmp_path / 'x')
+  signal.signal(signal.SIGINT, before)
   assert not any(trainable.is_open for trainable in plan.made)
   state = checkpoint.load(tmp_path / 'x' / 'state.npz', dict(step=0))
   assert state == dict(step=5)
@@ -202,3 +205,12 @@ def test_a_state_and_rows_that_do_not_fit_are_said(tmp_path):
   with pytest.warns(UserWarning, match='begins again'):
     _, all_rows = _execute(Plan(9), out, resume=True)
   assert len(all_rows) == 9
+
+
+def test_runs_from_before_a_setting_existed_are_resumed():
+  now = dict(steps=3, checkpoint_replay='always')
+  run_lib.check_same_settings(dict(steps=3), now)
+  with pytest.raises(ValueError, match="checkpoint_replay was 'always'"):
+    run_lib.check_same_settings(
+      dict(steps=3), {**now, 'checkpoint_replay': 'never'}
+    )

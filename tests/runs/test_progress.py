@@ -13,6 +13,8 @@ from disco_rl.runs import sinks
 @pytest.fixture
 def clock(monkeypatch):
   now = [0.0]
+  monkeypatch.setenv('TERM', 'xterm')
+  monkeypatch.setenv('COLUMNS', '80')
   monkeypatch.setattr(progress.time, 'monotonic', lambda: now[0])
   return now
 

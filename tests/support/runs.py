@@ -25,6 +25,17 @@ TINY = [
 ]
 
 
+def environment():
+  """The variables of a process that shares this one's programs."""
+  compilation_cache.publish()
+  return {
+    **os.environ,
+    compilation_cache.VARIABLE: str(compilation_cache.common_folder() or 'off'),
+    'JAX_NUM_CPU_DEVICES': '8',
+    'PYTHONPATH': str(ROOT),
+  }
+
+
 def start(command, *arguments, **options):
   """The command in a process of its own, sharing this one's programs.
 
@@ -36,18 +47,11 @@ def start(command, *arguments, **options):
   Returns:
     The process.
   """
-  compilation_cache.publish()
-  environment = {
-    **os.environ,
-    compilation_cache.VARIABLE: str(compilation_cache.common_folder() or 'off'),
-    'JAX_NUM_CPU_DEVICES': '8',
-    'PYTHONPATH': str(ROOT),
-    **options.pop('env', {}),
-  }
+  variables = {**environment(), **options.pop('env', {})}
   program = [sys.executable, '-m', 'disco_rl.cli.main', command, '--quiet']
   pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   return subprocess.Popen(
-    [*program, *arguments], env=environment, **{**pipes, **options}
+    [*program, *arguments], env=variables, **{**pipes, **options}
   )
 
 
