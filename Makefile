@@ -45,7 +45,8 @@ $(OLDEST)/.installed: pyproject.toml constraints/oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python $(INSTALL) --upgrade pip
 	$(OLDEST)/bin/python $(INSTALL) --constraint constraints/oldest.txt \
-	  --editable '.[atari,notebooks]' flax hatchling pytest pytest-xdist seaborn
+	  --editable '.[atari,notebooks]' flax hatchling hypothesis pytest \
+	  pytest-xdist seaborn
 	$(OLDEST)/bin/python $(INSTALL) --constraint constraints/oldest.txt \
 	  --no-deps gymnax
 	touch $@

@@ -54,10 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
   with errors.as_usage_errors():
     out = pathlib.Path(arguments.out)
-    if out.exists() and not arguments.overwrite:
-      raise errors.UsageError(f'{out} exists; say --overwrite to replace it')
     if plots.is_available():
       plots.check_path(out)
+    if out.exists() and not arguments.overwrite:
+      raise errors.UsageError(f'{out} exists; say --overwrite to replace it')
     runs = [_read(pathlib.Path(path)) for path in arguments.runs]
     commands = {run.config['command'] for run in runs}
     if len(commands) > 1:

@@ -142,7 +142,9 @@ class Layers:
     above, rest = '', path
     while True:
       if not isinstance(node, config_dict.ConfigDict):
-        raise ValueError(f'{above} has no settings below it')
+        raise ValueError(
+          f'{above} has no settings below it, got {fields.shorten(path)}'
+        )
       known = list(node.keys())
       # Names may contain dots: the longest match counts.
       fitting = [name for name in known if f'{rest}.'.startswith(f'{name}.')]

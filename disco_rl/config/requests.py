@@ -4,20 +4,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from disco_rl import fields
+from disco_rl.config import schema
 
-# Types of the entries; numbers are checked with all other settings.
 _NAME = fields.Field(str)
 _NAME_OR_NONE = fields.Field(str, optional=True)
 _NAMES = fields.Field(tuple, items=_NAME)
 _ENTRIES: Mapping[str, fields.Field] = dict(
   rule=_NAME,
   init=_NAME,
+  steps=schema.SCHEMA['steps'],
+  seed=schema.SCHEMA['seed'],
+  num_seeds=schema.SCHEMA['num_seeds'],
+  num_agents=schema.SCHEMA['num_agents'],
+  devices=schema.SCHEMA['devices'],
   net=_NAME_OR_NONE,
   core=_NAME_OR_NONE,
   preset=_NAME_OR_NONE,
   use=_NAMES,
+  eval_every=schema.SCHEMA['eval.every'],
   eval_env=_NAMES,
-  settings=fields.Field(dict),
 )
 
 
@@ -34,6 +39,7 @@ def complete(
     All entries, of the right types.
   """
   known = {*defaults, 'seeds'}
+  completed = {**defaults, **request}
   for name, value in request.items():
     if name not in known:
       raise ValueError(
@@ -48,8 +54,9 @@ def complete(
         f'set must be a list of texts, got {fields.shorten(value)}'
       )
     if name in _ENTRIES:
-      fields.check(_ENTRIES[name], name, value)
-  env = request.get('env', defaults['env'])
+      checked = fields.check(_ENTRIES[name], name, value)
+      completed[name] = list(checked) if _ENTRIES[name] is _NAMES else checked
   is_list = isinstance(defaults['env'], list)
-  fields.check(_NAMES if is_list else _NAME, 'env', env)
-  return {**defaults, **request}
+  fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
+  schema.check_mapping('settings', completed['settings'])
+  return completed

@@ -165,6 +165,7 @@ def evaluation(
   if preset is not None:
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
+  checks.check_seeds(layers.settings.seeds)
   checks.check_rule_name(layers.settings.agent, rule.kind)
   networks.check_arguments(layers.settings.agent.net_settings, 'agent')
   sizes = batching_lib.from_settings(layers.settings.batching, 'batching')

@@ -85,7 +85,7 @@ def _check_group(
 
 def _check_meta_network(net: Mapping[str, Any], path: str) -> None:
   """Checks the arguments of a meta-network, and of the one inside it."""
-  name = schema.check(f'{path}.name', net.get('name'))
+  name = schema.check(f'{path}.name', net.get('name'), custom=())
   build = meta_nets.META_NETS[name]
   if build is not meta_nets.LSTM:
     return  # A network of one's own checks its arguments.

@@ -55,7 +55,7 @@ class Evaluation(NamedTuple):
     """Draws the learning curves.
 
     Args:
-      path: path of a PNG file to write, or None.
+      path: path of a picture to write (.png, .pdf, .svg, ...), or None.
 
     Returns:
       A matplotlib figure.

@@ -220,7 +220,8 @@ def plan_of_folder(
     The plan.
   """
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
-  factories.import_modules(request.get('use', ()))
+  request = requests.complete(request, resolve.EVALUATION)
+  factories.import_modules(request['use'])
   return Plan(request, _rule_of_folder(folder), objects)
 
 

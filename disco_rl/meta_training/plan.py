@@ -275,10 +275,11 @@ def plan_of_folder(
     The plan.
   """
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
+  request = requests.complete(request, resolve.META_TRAINING)
   rule = None
-  if request.get('init', resolve.RANDOM) != resolve.RANDOM:
+  if request['init'] != resolve.RANDOM:
     # Saved at the start of the run, and replaced by the rule in training since.
-    factories.import_modules(request.get('use', ()))
+    factories.import_modules(request['use'])
     path = folder.rule_path
     rule = dataclasses.replace(
       # A process killed at the very start has not saved it.

@@ -30,8 +30,6 @@ from disco_rl.runs import reading
 
 RuleFileError = store.RuleFileError
 
-# Entry of the metadata.
-_CHECKSUM = 'checksum'
 _MAX_COMMENT_BYTES = (1 << 16) - 1  # The zip format's own limit.
 
 
@@ -67,16 +65,12 @@ def load_metadata(source: str | os.PathLike[str]) -> dict[str, Any]:
   """
   path = _resolve(source)
   try:
-    comment = npz.read_comment(path)
-    metadata = reading.parse_json(comment) if comment else {}
+    comment, checksum = npz.read_comments(path)
+    if checksum not in (b'', _checksum(comment)):  # Older files have none.
+      raise reading.UnreadableFileError('it is damaged: get the file again')
+    return reading.parse_json(comment) if comment else {}
   except reading.UnreadableFileError as error:
     raise RuleFileError(f'{path}: cannot read its metadata: {error}') from None
-  checksum = metadata.pop(_CHECKSUM, None)  # Older files have none.
-  if checksum is not None and checksum != _checksum(metadata):
-    raise RuleFileError(
-      f'{path}: its metadata is damaged (its checksum is another): get it again'
-    )
-  return metadata
 
 
 def save(
@@ -98,10 +92,7 @@ def save(
   where = f'cannot save {path}'
   flat: dict[str, Any] = check_savable(params, where)
   try:
-    comment = b''
-    if metadata:
-      checksum = {_CHECKSUM: _checksum(metadata)}
-      comment = json.dumps({**metadata, **checksum}).encode()
+    comment = json.dumps(dict(metadata)).encode() if metadata else b''
   except TypeError as error:
     raise RuleFileError(f'{where}: its metadata: {error}') from error
   if len(comment) > _MAX_COMMENT_BYTES:
@@ -114,6 +105,8 @@ def save(
     np.savez(file, **flat)
     with zipfile.ZipFile(file, 'a') as archive:
       archive.comment = comment
+      for info in archive.infolist()[:1]:
+        info.comment = _checksum(comment)
 
 
 def check_savable(params: types.MetaParams, where: str) -> dict[str, Any]:
@@ -227,9 +220,18 @@ def _taken(params: Mapping[str, Any], module: str) -> set[str]:
   }
 
 
-def _checksum(metadata: Mapping[str, Any]) -> int:
-  """Computes a checksum; that of the zip format is of the arrays only."""
-  return zlib.crc32(json.dumps(dict(metadata)).encode())
+def _checksum(comment: bytes) -> bytes:
+  """Computes a checksum of metadata; the zip format has those of arrays only.
+
+  It is the comment of the first array, far away from the metadata.
+
+  Args:
+    comment: the metadata, as it is stored.
+
+  Returns:
+    A text.
+  """
+  return f'metadata crc32 {zlib.crc32(comment):08x}'.encode()
 
 
 def _as_float32(key: str, value: Any, where: str) -> np.ndarray:

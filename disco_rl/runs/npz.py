@@ -72,9 +72,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     except reading.UnreadableFileError:
       raise
     except _ZIP_ERRORS as error:
-      raise reading.UnreadableFileError(
-        f'it is damaged or no npz file ({type(error).__name__}: {error})'[:200]
-      ) from None
+      raise _damaged(error) from None
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:
@@ -83,14 +81,15 @@ def is_archive(path: str | os.PathLike[str]) -> bool:
     return zipfile.is_zipfile(file)
 
 
-def read_comment(path: str | os.PathLike[str]) -> bytes:
-  """Reads the comment of a zip archive, which has at most 64 KiB.
+def read_comments(path: str | os.PathLike[str]) -> tuple[bytes, bytes]:
+  """Reads the comments of a zip archive, which have at most 64 KiB.
 
   Args:
     path: path of the file.
 
   Returns:
-    The comment, empty if there is none.
+    The comment of the archive and that of its first member; empty if there is
+    none.
 
   Raises:
     UnreadableFileError: if the file cannot be read.
@@ -99,13 +98,19 @@ def read_comment(path: str | os.PathLike[str]) -> bytes:
     try:
       with zipfile.ZipFile(file) as archive:
         _check_end(file, size, archive.comment)
-        return archive.comment
+        infos = archive.infolist()
+        return archive.comment, infos[0].comment if infos else b''
     except reading.UnreadableFileError:
       raise
     except _ZIP_ERRORS as error:
-      raise reading.UnreadableFileError(
-        f'it is damaged or no npz file ({type(error).__name__}: {error})'[:200]
-      ) from None
+      raise _damaged(error) from None
+
+
+def _damaged(error: Exception) -> reading.UnreadableFileError:
+  """Makes the error for a file that zipfile cannot read."""
+  # Places in damaged files lead to errors of the system that explain nothing.
+  why = '' if isinstance(error, OSError) else f' ({error})'[:120]
+  return reading.UnreadableFileError(f'it is damaged or no npz file{why}')
 
 
 def _check_end(file: IO[bytes], size: int, comment: bytes) -> None:

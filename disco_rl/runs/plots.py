@@ -27,6 +27,12 @@ _NAMES = dict(
 )
 
 
+# Those of matplotlib that need no other program.
+_FORMATS = frozenset(
+  ('eps', 'jpeg', 'jpg', 'pdf', 'png', 'ps', 'svg', 'tif', 'tiff', 'webp')
+)
+
+
 def is_available() -> bool:
   """Returns whether matplotlib is installed."""
   try:
@@ -183,7 +189,8 @@ def check_path(path: str | os.PathLike[str]) -> None:
   """
   from matplotlib.backends import backend_agg
 
-  known = backend_agg.FigureCanvasAgg.get_supported_filetypes()
+  supported = backend_agg.FigureCanvasAgg.get_supported_filetypes()
+  known = _FORMATS & supported.keys()
   if _format_of(path) not in known:
     raise ValueError(
       f'a picture cannot be written to {fields.shorten(str(path))}: its name '

@@ -51,13 +51,14 @@ def open_file(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
     raise UnreadableFileError(os_errors.describe(error)) from None
   except ValueError:  # A null character.
     raise UnreadableFileError('its name is not valid') from None
+  status = os.fstat(number)
+  if not stat.S_ISREG(status.st_mode):
+    os.close(number)
+    kinds = (k for is_kind, k in _KINDS.items() if is_kind(status.st_mode))
+    raise UnreadableFileError(
+      f'it is {next(kinds, "something else")}, not a file'
+    )
   with os.fdopen(number, 'rb') as file:
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode):
-      kinds = (k for is_kind, k in _KINDS.items() if is_kind(status.st_mode))
-      raise UnreadableFileError(
-        f'it is {next(kinds, "something else")}, not a file'
-      )
     yield file, status.st_size
 
 

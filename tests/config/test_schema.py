@@ -2,12 +2,16 @@
 
 import dataclasses
 
+from ml_collections import config_dict
 import numpy as np
 import pytest
 
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as meta_lib
+from disco_rl.config import resolve
 from disco_rl.config import schema
+from disco_rl.environments import registry
+from disco_rl.rule_zoo import rule as rule_lib
 
 
 @pytest.mark.parametrize(
@@ -131,6 +135,45 @@ def test_every_size_of_a_run_has_an_entry(config, group):
   for field in dataclasses.fields(config):
     if field.name not in free:
       assert schema.find(f'{group}.{field.name}') is not None, field.name
+
+
+def _leaves(tree, above=''):
+  for name, value in tree.items():
+    if isinstance(value, config_dict.ConfigDict):
+      yield from _leaves(value, f'{above}{name}.')
+    elif not name.endswith('input_option'):  # A record.
+      yield f'{above}{name}', value
+
+
+@pytest.mark.parametrize('net', ['mlp', 'residual', 'atari'])
+@pytest.mark.parametrize('rule', ['catch_small', 'actor_critic'])
+def test_every_setting_of_the_commands_has_an_entry(rule, net):
+  request = dict(env='catch_numpy', net=net, core='lstm')
+  layers = resolve.evaluation(
+    {**resolve.EVALUATION, **request}, rule_lib.load_rule(rule)
+  )
+  meta = resolve.meta_training(
+    {**resolve.META_TRAINING, 'net': net, 'eval_env': ['catch']}
+    | dict(eval_every=1),
+    None,
+  )
+  declared = registry.settings_fields('catch_numpy')
+  for path, _ in (*_leaves(layers.settings), *_leaves(meta.settings)):
+    name = path.rpartition('.')[2]
+    is_env = path.startswith(('env.', 'eval.env.'))
+    field = declared.get(name) if is_env else schema.find(path)
+    assert field is not None, path
+    # Every whole number has an upper bound.
+    bounds = (field.high, field.limit)
+    assert field.kind is not int or any(x is not None for x in bounds), path
+
+
+def test_settings_of_a_built_in_rule_are_never_another_ones():
+  """Not even in the settings that an agent brings with it."""
+  path = 'agent.hyper_params.discount_factor'
+  assert schema.check(path, 5.0, default=5.0) == 5.0  # May be a custom rule's.
+  with pytest.raises(ValueError, match='discount_factor must be a number betw'):
+    schema.check(path, 5.0, default=5.0, custom=())
 
 
 def test_custom_networks_and_rules_may_use_names_of_the_schema_otherwise():

@@ -1,0 +1,78 @@
+"""Options that are probably mistakes are refused with exit code 2."""
+
+import pytest
+
+from disco_rl.cli import main
+from disco_rl.cli import options
+
+
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    (['eval', '--seed=1', '--seed=2'], '--seed is given twice, as 1 and 2'),
+    (['eval', '--rule=a', '--rule=a'], "--rule is given twice, as 'a' and 'a'"),
+    (['eval', '--out='], '--out needs a value, got an empty text'),
+    (['eval', '--rule', ' '], '--rule needs a value, got an empty text'),
+    (['eval', '--set='], '--set needs a value'),
+    (['meta-train', '--env='], '--env needs a value'),
+    (['compare', ''], 'RUN needs a value'),
+    (['eval', '--step=5'], 'unrecognized arguments: --step=5'),
+    (['eval', '--steps=5x'], "--steps: must be a whole number, got '5x'"),
+    (['eval', '--steps=1.5'], "--steps: must be a whole number, got '1.5'"),
+    (['eval', '--steps=' + '9' * 5000], '--steps: must be a whole number'),
+    (['compare', 'a', '--x=b'], "invalid choice: 'b'"),
+  ],
+)
+def test_the_parser_refuses(words, message, capsys):
+  with pytest.raises(SystemExit) as stop:
+    main.main(words)
+  assert stop.value.code == 2
+  error = capsys.readouterr().err
+  assert message in error and len(error) < 4000
+
+
+def test_options_that_collect_values_may_be_repeated():
+  parser = options.Parser()
+  parser.add_argument('--set', action='append')
+  parser.add_argument('--flag', action='store_true')
+  parsed = parser.parse_args(['--set=a', '--set=b', '--flag', '--flag'])
+  assert parsed.set == ['a', 'b'] and parsed.flag
+  assert parser.parse_args([]).set is None
+
+
+@pytest.mark.parametrize(
+  ('words', 'message'),
+  [
+    (['eval', '--overwrite'], '--overwrite goes with --out'),
+    (['eval', '--resume=x', '--overwrite'], '--overwrite cannot be changed'),
+    (['eval', '--resume=x', '--set=a=1'], '--set cannot be changed'),
+    (['eval', '--devices=-1'], 'devices must be a whole number of at least 0'),
+    (['eval', '--seed=4294967296'], 'seed must be a whole number between 0 an'),
+    (['eval', '--num-seeds=1000000'], 'num_seeds must be a whole number betw'),
+    (['eval', '--set=env.rows=1000000'], 'env.rows must be a whole number be'),
+    (['compare', 'a', '--out=x.foo'], 'its name must end in .eps, '),
+    (['compare', 'a', '--out=x'], 'its name must end in .eps, '),
+    (['compare', 'a', '--out=.'], 'its name must end in .eps, '),
+    (['meta-train', '--num-agents=0'], 'num_agents must be a whole number of'),
+    (['meta-train', '--eval-every=-1'], 'eval_every must be a whole number of'),
+  ],
+)
+def test_the_commands_refuse(words, message, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  is_new = words[0] == 'eval' and '--resume=x' not in words
+  rule = ['--rule=actor_critic'] if is_new else []
+  if words[:2] == ['compare', 'a']:
+    pytest.importorskip('matplotlib')
+  assert main.main([*words, *rule]) == 2
+  assert message in capsys.readouterr().err
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('name', ['DISCO_RL_WEIGHTS', 'DISCO_RL_CACHE'])
+def test_variables_that_lead_nowhere(name, tmp_path, monkeypatch, capsys):
+  """For a rule without a file, too: another might have been meant."""
+  (tmp_path / 'file').write_text('')
+  monkeypatch.setenv(name, str(tmp_path / 'file' / 'x'))
+  for words in (['rules'], ['eval', '--rule=actor_critic', '--dry-run']):
+    assert main.main(words) == 2
+    assert f'{name} is ' in capsys.readouterr().err
