@@ -23,6 +23,7 @@ _ENTRIES: Mapping[str, fields.Field] = dict(
   use=_NAMES,
   eval_every=schema.SCHEMA['eval.every'],
   eval_env=_NAMES,
+  checkpoint_replay=schema.SCHEMA['checkpoint_replay'],
 )
 
 
@@ -60,3 +61,21 @@ def complete(
   fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
   return completed
+
+
+def seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
+  """Returns the seeds of an evaluation.
+
+  Args:
+    request: has `seeds`, or else the first (`seed`) and their number.
+  """
+  if 'seeds' in request:
+    return schema.check('seeds', request['seeds'])
+  first = schema.check('seed', request['seed'])
+  number = schema.check('num_seeds', request['num_seeds'])
+  if first + number - 1 > schema.MAX_SEED:
+    raise ValueError(
+      f'seed {first} is too large for {number} seeds in a row: the last may be '
+      f'at most {schema.MAX_SEED}'
+    )
+  return tuple(range(first, first + number))

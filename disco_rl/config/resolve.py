@@ -26,8 +26,8 @@ from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import networks
 from disco_rl.config import presets
+from disco_rl.config import requests
 from disco_rl.config import rule_settings
-from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import rule as rule_lib
 
@@ -137,7 +137,7 @@ def evaluation(
   layers = layers_lib.Layers(
     dict(
       steps=request['steps'],
-      seeds=_seeds(request),
+      seeds=requests.seeds(request),
       devices=request['devices'],
       lanes_at_once=None,
       overlap_acting=False,
@@ -372,19 +372,6 @@ def _end_schedule(
       'lower agent.optimizer.warmup_updates'
     )
   layers.apply('--steps', {'agent.optimizer.total_updates': total})
-
-
-def _seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
-  if 'seeds' in request:
-    return schema.check('seeds', request['seeds'])
-  first = schema.check('seed', request['seed'])
-  number = schema.check('num_seeds', request['num_seeds'])
-  if first + number - 1 > schema.MAX_SEED:
-    raise ValueError(
-      f'seed {first} is too large for {number} seeds in a row: the last may be '
-      f'at most {schema.MAX_SEED}'
-    )
-  return tuple(range(first, first + number))
 
 
 def _environments(

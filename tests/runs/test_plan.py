@@ -13,6 +13,7 @@ from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
+from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 from tests.support import counter
 
