@@ -14,7 +14,6 @@ On one device nothing is sharded, and no collective operations are compiled.
 """
 
 from collections.abc import Callable, Sequence
-import os
 from typing import Any
 
 import chex
@@ -223,28 +222,6 @@ def most_devices(fits: Callable[[int], bool]) -> list[jax.Device]:
   """
   devices = jax.local_devices()
   return devices[: max(filter(fits, range(1, len(devices) + 1)))]
-
-
-def check_fits(tree: Any, what: str, advice: str) -> None:
-  """Raises a `ValueError` for arrays larger than the memory of this machine.
-
-  Checks on CPU only, where the process would swap or be killed much later;
-  accelerators raise an error by themselves.
-
-  Args:
-    tree: arrays or specs.
-    what: their name in the message.
-    advice: how to make them smaller.
-  """
-  if jax.default_backend() != 'cpu' or not hasattr(os, 'sysconf'):
-    return
-  needed = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
-  available = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  if needed > available:
-    raise ValueError(
-      f'{what} needs {needed / 1e9:.1f} GB, but this machine has '
-      f'{available / 1e9:.1f} GB: {advice}'
-    )
 
 
 def mean(tree: Any, axis: Any | None) -> Any:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 
 _Entry = TypeVar('_Entry')
@@ -37,9 +38,10 @@ def lookup(
   Returns:
     The entry.
   """
-  if name is None or name not in table:
+  if not isinstance(name, str) or name not in table:
+    near = did_you_mean(name, table) if isinstance(name, str) else ''
     raise error(
-      f'unknown {kind} {name!r}{did_you_mean(name, table)}; known: '
+      f'unknown {kind} {fields.shorten(name)}{near}; known: '
       f'{", ".join(sorted(table))}'
     )
   return table[name]
@@ -55,7 +57,7 @@ def did_you_mean(name: str | None, known: Iterable[str]) -> str:
   Returns:
     E.g. `' (did you mean catch?)'`; an empty string if no name is close.
   """
-  nearest = difflib.get_close_matches(name or '', list(known), n=1)
+  nearest = difflib.get_close_matches((name or '')[:200], list(known), n=1)
   return f' (did you mean {nearest[0]}?)' if nearest else ''
 
 

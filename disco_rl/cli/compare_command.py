@@ -56,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     out = pathlib.Path(arguments.out)
     if out.exists() and not arguments.overwrite:
       raise errors.UsageError(f'{out} exists; say --overwrite to replace it')
+    if plots.is_available():
+      plots.check_path(out)
     runs = [_read(pathlib.Path(path)) for path in arguments.runs]
     commands = {run.config['command'] for run in runs}
     if len(commands) > 1:
@@ -85,6 +87,13 @@ class _Run:
   rows: list[metrics.Row]
 
 
+# Columns that the tables of runs have, by command.
+_NEEDED = {
+  'eval': ('env_steps', 'episodes', 'average_return'),
+  'meta-train': (),
+}
+
+
 def _read(path: pathlib.Path) -> _Run:
   config = run_folder.read_config(path)
   if config.get('command') not in ('eval', 'meta-train'):
@@ -94,6 +103,14 @@ def _read(path: pathlib.Path) -> _Run:
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
+  run_folder.check_entries(path, config)
+  needed = _NEEDED[config['command']]
+  missing = [column for column in needed if column not in rows[0]]
+  if missing:
+    raise errors.UsageError(
+      f'{path}/metrics.csv has no column {missing[0]}, which runs of disco-rl '
+      f'{config["command"]} have'
+    )
   return _Run(path, config, rows)
 
 

@@ -1,16 +1,48 @@
-"""Errors of users, which are reported without a traceback."""
+"""Errors that are reported to users in one sentence, without a traceback."""
 
 from collections.abc import Iterator
 import contextlib
+import traceback
+
+from disco_rl.runs import console
+from disco_rl.runs import os_errors
 
 
 class UsageError(ValueError):
   """Raised for requests that cannot be fulfilled; the message explains why."""
 
+  exit_code = 2
+  word = 'error'
+  advice = ''
+
+
+class StoppedError(RuntimeError):
+  """Raised when a run ended before its end; the message explains why.
+
+  Attributes:
+    advice: a line that says what can be done.
+  """
+
+  exit_code = 1
+  word = 'stopped'
+
+  def __init__(self, message: str, advice: str):
+    """Stores the advice."""
+    super().__init__(message)
+    self.advice = advice
+
+
+def is_for_users(error: BaseException) -> bool:
+  """Returns whether the message of an error is written for users.
+
+  Such errors have an attribute `is_user_facing` that is true.
+  """
+  return bool(getattr(error, 'is_user_facing', False))
+
 
 @contextlib.contextmanager
 def as_usage_errors() -> Iterator[None]:
-  """Converts errors with a message for users to `UsageError`, within a block.
+  """Converts errors of users to `UsageError`, within a block.
 
   For the set-up of a command only, where the library raises a `ValueError` if
   settings are wrong, and a user-facing error if code of the user fails.
@@ -19,12 +51,31 @@ def as_usage_errors() -> Iterator[None]:
     yield
   except UsageError:
     raise
+  except OSError as error:
+    raise UsageError(os_errors.describe(error)) from error
   except Exception as error:
-    if isinstance(error, ValueError | OSError) or is_user_facing(error):
+    if isinstance(error, ValueError) or is_for_users(error):
       raise UsageError(str(error)) from error
     raise
 
 
-def is_user_facing(error: BaseException) -> bool:
-  """Returns whether an error's message alone tells users what to do."""
-  return getattr(error, 'is_user_facing', False) is True
+def report(
+  command: str, error: UsageError | StoppedError, show_traceback: bool
+) -> int:
+  """Prints an error to the standard error.
+
+  Args:
+    command: the command that failed.
+    error: the error.
+    show_traceback: whether to print its traceback first.
+
+  Returns:
+    The exit code.
+  """
+  if show_traceback:
+    cause = error.__cause__ or error
+    console.complain(''.join(traceback.format_exception(cause)))
+  console.complain(f'disco-rl {command}: {error.word}: {error}')
+  if error.advice:
+    console.complain(error.advice)
+  return error.exit_code

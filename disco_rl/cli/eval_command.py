@@ -12,11 +12,13 @@ curve (curve.png) and the agents' final parameters (params_SEED.npz).
 """
 
 import argparse
+import sys
 from typing import Any
 
 import numpy as np
 
 from disco_rl import installation
+from disco_rl.cli import options
 from disco_rl.cli import run_options
 from disco_rl.cli import tables
 from disco_rl.config import presets
@@ -24,6 +26,7 @@ from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.evaluation import plan as eval_plan
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import console
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
@@ -48,20 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--steps',
-    type=int,
+    type=options.whole_number,
     help='total number of iterations; each acts for one rollout and takes one '
     'learner step (default: 1000). It can be raised with --resume, unless the '
     'schedule of the learning rate ends with it',
   )
   add(
     '--num-seeds',
-    type=int,
+    type=options.whole_number,
     help='number of independent agents, which are trained together, with seeds '
     'SEED, SEED+1, ... (default: 1)',
   )
   add(
     '--devices',
-    type=int,
+    type=options.whole_number,
     help='number of devices over which each batch is sharded (default: as many '
     'as the environments can be sharded over)',
   )
@@ -113,8 +116,10 @@ def _report(a_run: run_lib.Run) -> None:
   at, values = metrics.curves(a_run.rows, 'average_return')
   finals = metrics.average_returns(a_run.rows, metrics.LAST)
   rows = []
+  is_shown = console.can_show(sys.stdout, plots.SPARKS)
+  sparks = plots.SPARKS if is_shown else plots.ASCII_SPARKS
   for (seed, final), curve in zip(finals.items(), values, strict=True):
-    marks = plots.sparkline(curve[:: max(1, len(curve) // 40)])
+    marks = plots.sparkline(curve[:: max(1, len(curve) // 40)], sparks)
     rows.append((str(seed), f'{curve[0]:.3f}', f'{final:.3f}', marks))
   print(
     tables.format_table(

@@ -7,6 +7,7 @@ takes a fifth less time. glibc requests them only if an environment variable is
 set before the process starts.
 """
 
+import contextlib
 import os
 import pathlib
 import sys
@@ -41,7 +42,8 @@ def restart() -> None:
   environment = tuned_environment()
   if environment is not None:
     sys.stdout.flush()
-    os.execve(sys.executable, sys.orig_argv, environment)
+    with contextlib.suppress(OSError):  # They only make it faster.
+      os.execve(sys.executable, sys.orig_argv, environment)
 
 
 def _on_request() -> bool:

@@ -9,6 +9,9 @@ from typing import Any
 import disco_rl
 from disco_rl.cli import errors
 from disco_rl.cli import huge_pages
+from disco_rl.cli import options
+from disco_rl.runs import console
+from disco_rl.runs import interrupts
 
 # Command to its module and help. Modules are imported when they are used, since
 # JAX takes long to import, and `disco-rl --help` should not.
@@ -32,7 +35,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
   Returns:
     The parser.
   """
-  parser = argparse.ArgumentParser(prog='disco-rl', description=__doc__)
+  parser = options.Parser(prog='disco-rl', description=__doc__)
   parser.add_argument(
     '--version', action='version', version=f'disco_rl {disco_rl.__version__}'
   )
@@ -49,6 +52,11 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     if module is not None:
       module.add_arguments(subparser)
+    subparser.add_argument(
+      '--traceback',
+      action='store_true',
+      help='show where in the program an error was raised, too',
+    )
   return parser
 
 
@@ -59,8 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv: its command-line arguments; None for those of this process.
 
   Returns:
-    The exit code: 0 for success, 1 if training failed, 2 for usage errors, 130
-    if it was interrupted.
+    The exit code: 0 for success, 1 if training failed or its results could not
+    be written, 2 for usage errors, 130 if it was interrupted.
   """
   words = list(sys.argv[1:] if argv is None else argv)
   command = next((word for word in words if word in _COMMANDS), None)
@@ -72,15 +80,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     compilation_cache.enable()
   try:
     return _import(arguments.command).run(arguments)
-  except errors.UsageError as error:
-    print(f'disco-rl {arguments.command}: error: {error}', file=sys.stderr)
-    return 2
+  except (errors.UsageError, errors.StoppedError) as error:
+    return errors.report(arguments.command, error, arguments.traceback)
 
 
 def start() -> int:
-  """Runs the command of this process, with huge pages if it compiles."""
+  """Runs the command of this process, with huge pages if it compiles.
+
+  From its first line on, signals never raise, and output never fails.
+
+  Returns:
+    The exit code, see `main`.
+  """
+  interrupts.hold()
+  console.set_up()
   if any(word in _COMPILING for word in sys.argv[1:2]):
     huge_pages.restart()
+  interrupts.start_command()
   return main()
 
 
@@ -90,4 +106,4 @@ def _import(command: str) -> Any:
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  sys.exit(start())

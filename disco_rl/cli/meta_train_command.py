@@ -20,6 +20,7 @@ hand-designed actor_critic (baseline_ENV.csv), and the best rule so far
 
 import argparse
 
+from disco_rl.cli import options
 from disco_rl.cli import run_options
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
@@ -54,14 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--steps',
-    type=int,
+    type=options.whole_number,
     help='total number of meta-updates (default: 800). It can be raised with '
     '--resume',
   )
-  add('--num-agents', type=int, help='agents in each environment (default: 2)')
+  add(
+    '--num-agents',
+    type=options.whole_number,
+    help='agents in each environment (default: 2)',
+  )
   add(
     '--eval-every',
-    type=int,
+    type=options.whole_number,
     metavar='K',
     help='train fresh agents with the rule and log their returns, before the '
     'first and after every K meta-updates (default: never)',
@@ -75,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--devices',
-    type=int,
+    type=options.whole_number,
     help='number of devices over which the work is sharded (default: 1)',
   )
   run_options.add_run_arguments(

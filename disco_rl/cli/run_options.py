@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import sys
 from typing import Any
 
 from disco_rl.cli import errors
+from disco_rl.cli import options
 from disco_rl.config import networks
 from disco_rl.networks import cores
+from disco_rl.runs import console
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import run as run_lib
@@ -44,7 +45,11 @@ def add_run_arguments(
     help='module to import first, which may register environments, rules and '
     'networks. May be repeated',
   )
-  add('--seed', type=int, help='seed, or the first of them (default: 0)')
+  add(
+    '--seed',
+    type=options.whole_number,
+    help='seed, or the first of them (default: 0)',
+  )
   add(
     '--set',
     action='append',
@@ -117,13 +122,15 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
         plan.check_buildable()
         print(json.dumps(plan.config, indent=2))
         return 0
-      out = arguments.out or run_folder.first_free(
-        pathlib.Path('runs') / run_folder.as_file_name(command.name_run(plan))
-      )
+      name = run_folder.as_file_name(command.name_run(plan))
       a_run = plan.start(
-        out, overwrite=arguments.overwrite, show_progress=not arguments.quiet
+        arguments.out or pathlib.Path('runs') / name,
+        overwrite=arguments.overwrite,
+        numbered=not arguments.out,
+        show_progress=not arguments.quiet,
       )
-      print(f'{command.describe_start(plan, a_run)}: {out}', flush=True)
+      out = a_run.folder.path
+      console.say(f'{command.describe_start(plan, a_run)}: {out}')
   return _execute(arguments.command, a_run, command.finish)
 
 
@@ -131,6 +138,10 @@ def _make_request(
   arguments: argparse.Namespace, defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
   """Makes the request from the command's arguments and the defaults."""
+  if arguments.overwrite and not arguments.out:
+    raise errors.UsageError(
+      '--overwrite goes with --out, the folder whose run it removes'
+    )
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
   given = {name: getattr(arguments, name, None) for name in defaults}
@@ -158,7 +169,9 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
     plan = command.plan_of_folder(folder, steps=arguments.steps)
     a_run = plan.resume(folder, show_progress=not arguments.quiet)
     done = a_run.trainable.done(a_run.state)
-    print(f'Resuming from {plan.unit} {done}: {folder.path}', flush=True)
+    if a_run.note:
+      console.complain(f'disco-rl {arguments.command}: note: {a_run.note}')
+    console.say(f'Resuming from {plan.unit} {done}: {folder.path}')
     stack.pop_all()
   return a_run
 
@@ -171,31 +184,31 @@ def _execute(
   """Runs until the end, Ctrl-C or an error; returns the exit code."""
   assert a_run.folder is not None
   folder = a_run.folder
-  with a_run, interrupts.Interrupts() as interrupt:
+  with a_run:
     try:
-      outcome = a_run.execute(should_stop=lambda: interrupt.requested)
+      outcome = a_run.execute()
+      if outcome.reason is loop.Reason.FINISHED:
+        finish(a_run, outcome)
+        return 0
     except Exception as error:
-      if not errors.is_user_facing(error):
+      if not errors.is_for_users(error):
         raise
       a_run.bar.close()
-      print(f'disco-rl {command}: stopped: {error}', file=sys.stderr)
-      where = 'from the last checkpoint'
-      if not folder.state_path.exists():
-        where = 'from the start, since there is no checkpoint yet,'
-      print(
-        f'Resume {where} with: disco-rl {command} --resume {folder.path}',
-        file=sys.stderr,
-      )
-      return 1
-    if outcome.error is not None:
-      print(f'disco-rl {command}: stopped: {outcome.error}', file=sys.stderr)
-      if folder.state_path.exists():
-        print(
-          f'The last finite state is in {folder.state_path}', file=sys.stderr
-        )
-      return 1
-    if outcome.reason is loop.Reason.INTERRUPTED:
-      print(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
-      return 130
-    finish(a_run, outcome)
-  return 0
+      raise errors.StoppedError(str(error), _advice(command, folder)) from error
+  if outcome.error is not None:
+    advice = ''
+    if folder.state_path.exists():
+      advice = f'The last finite state is in {folder.state_path}'
+    raise errors.StoppedError(str(outcome.error), advice) from outcome.error
+  console.say(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
+  return interrupts.EXIT_CODE
+
+
+def _advice(command: str, folder: run_folder.RunFolder) -> str:
+  """Says how a run that was stopped by an error goes on."""
+  resume = f'disco-rl {command} --resume {folder.path}'
+  if folder.state_path.exists():
+    return f'Resume from the last checkpoint with: {resume}'
+  if run_folder.holds_run(folder.path):
+    return f'There is no checkpoint yet. Begin again with: {resume}'
+  return ''

@@ -6,9 +6,9 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import utils
+from disco_rl.config import rule_settings
 from disco_rl.environments import foreign
 from disco_rl.rule_zoo import rule as rule_lib
-from disco_rl.runs import plain_settings
 from disco_rl.update_rules import disco
 from disco_rl.update_rules import registry
 
@@ -188,7 +188,7 @@ def for_rule(rule: rule_lib.Rule) -> config_dict.ConfigDict:
     trained with.
   """
   config = get_settings(rule.kind)
-  update_from_plain(config, rule.settings)
+  rule_settings.update(config, rule.settings, f'the rule {rule.name}')
   return config
 
 
@@ -212,26 +212,6 @@ def check_agent_settings(agent_settings: Mapping[str, Any]) -> None:
   """
   for name in agent_settings:
     utils.lookup(dict.fromkeys(_AGENT_SETTINGS), name, 'agent setting')
-
-
-def update_from_plain(
-  config: config_dict.ConfigDict, plain: Mapping[str, Any]
-) -> None:
-  """Updates an agent's settings with those of a trained rule, in place.
-
-  Args:
-    config: the agent's settings.
-    plain: the groups `update_rule` and `hyper_params` in the form of
-      `runs.plain_settings`; either may be missing. Groups inside them, such as
-      the meta-network's settings, are replaced as a whole.
-  """
-  with config.unlocked():
-    for group in rule_lib.SETTINGS_GROUPS:
-      recorded = plain_settings.from_plain(plain.get(group, {}))
-      for name, value in recorded.items():
-        if isinstance(value, Mapping):
-          value = config_dict.ConfigDict(value)
-        config[group][name] = value
 
 
 def _locked(settings: dict[str, Any]) -> config_dict.ConfigDict:

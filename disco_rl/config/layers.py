@@ -8,15 +8,18 @@
 Every value is checked against the schema; unknown settings are an error.
 """
 
-import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl import utils
+from disco_rl.config import literals
 from disco_rl.config import schema
+
+_MAX_PATH = 1000
 
 
 class Layers:
@@ -27,14 +30,25 @@ class Layers:
     origins: path of a setting to the name of the layer that changed it last.
   """
 
-  def __init__(self, defaults: Mapping[str, Any]):
+  def __init__(
+    self,
+    defaults: Mapping[str, Any],
+    *,
+    declared: Mapping[str, fields.Field] | None = None,
+    custom: Sequence[str] = schema.CUSTOM,
+  ):
     """Starts from the defaults.
 
     Args:
       defaults: all settings, in groups, whose names may contain dots.
+      declared: fields of the environments' settings, by path.
+      custom: beginnings of the paths of custom settings, see
+        `schema.field_of`.
     """
     self.settings = config_dict.ConfigDict(defaults)
     self.origins: dict[str, str] = {}
+    self._declared = dict(declared or {})
+    self._custom = tuple(custom)
 
   def __contains__(self, path: str) -> bool:
     """Returns whether a setting, or a group of settings, exists."""
@@ -68,11 +82,14 @@ class Layers:
     """
     for assignment in assignments:
       path, separator, text = assignment.partition('=')
-      if not separator or not path.strip():
-        raise ValueError(f'{origin} wants name=value, got {assignment!r}')
       path, text = path.strip(), text.strip()
+      if not separator or not path or len(path) > _MAX_PATH:
+        raise ValueError(
+          f'{origin} wants name=value, got {fields.shorten(assignment)}'
+        )
       node, name = self._find(path)
-      self._set(origin, path, _parse(text, path, node[name]))
+      field = self._field(path, node[name])
+      self._set(origin, path, literals.parse(text, path, field))
 
   def mark(self, origin: str, tree: Mapping[str, Any], above: str) -> None:
     """Records that settings come from a layer, without changing them.
@@ -94,20 +111,19 @@ class Layers:
   def check(self) -> None:
     """Checks all settings against the schema, defaults included."""
     for path, value in _leaves(self.settings):
-      schema.check(path, value, value)
+      fields.check(self._field(path, value), path, value)
+
+  def _field(self, path: str, default: Any) -> fields.Field:
+    return schema.field_of(
+      path, default, declared=self._declared, custom=self._custom
+    )
 
   def _set(self, origin: str, path: str, value: Any) -> None:
     node, name = self._find(path)
     old = node[name]
     is_group = isinstance(old, config_dict.ConfigDict)
     if is_group and not old:  # An empty group takes any settings.
-      if not isinstance(value, Mapping) or not all(
-        isinstance(key, str) for key in value
-      ):
-        raise ValueError(
-          f"{path} must be a group of settings like {{'a': 1}}, got {value!r}"
-        )
-      value = config_dict.ConfigDict(value)
+      value = _as_group(path, value)
     elif is_group or dataclasses.is_dataclass(old):
       names = list(getattr(old, 'keys', list)())
       inner = f': {", ".join(names)}' if names else ''
@@ -115,7 +131,7 @@ class Layers:
         f'{path} is a group of settings and cannot be set as a whole{inner}'
       )
     else:
-      value = schema.check(path, value, old)
+      value = fields.check(self._field(path, old), path, value)
     with node.unlocked(), node.ignore_type():
       node[name] = value
     self.origins[path] = origin
@@ -134,7 +150,7 @@ class Layers:
         name = rest.partition('.')[0]
         where = f'of {above} ' if above else ''
         raise ValueError(
-          f'unknown setting {name!r} {where}'.rstrip()
+          f'unknown setting {fields.shorten(name)} {where}'.rstrip()
           + self._suggestion(path, above, name, known)
           + f'; known: {", ".join(sorted(known))}'
         )
@@ -159,25 +175,24 @@ class Layers:
     return near
 
 
-def _parse(text: str, path: str, default: Any) -> Any:
-  """Parses a value that is given as text; the schema checks it afterwards."""
-  field = schema.field_of(path, default)
-  if field.kind is str and not (field.optional and text.lower() == 'none'):
-    return text
-  words = dict(none=None, true=True, false=False)
-  if text.lower() in words:
-    return words[text.lower()]
-  if field.kind is bool and text in ('0', '1'):
-    return text == '1'
+def _as_group(path: str, value: Any) -> config_dict.ConfigDict:
+  """Makes a group of settings of a mapping."""
+  if isinstance(value, config_dict.ConfigDict):
+    value = value.to_dict()
+  if not isinstance(value, Mapping) or not all(
+    isinstance(key, str) for key in value
+  ):
+    raise ValueError(
+      f"{path} must be a group of settings like {{'a': 1}}, got "
+      f'{fields.shorten(value)}'
+    )
+  fields.check_plain(path, value)
   try:
-    value = ast.literal_eval(text)
-  except (SyntaxError, ValueError, MemoryError, RecursionError):
-    if field.items is not None and field.items.kind is str:
-      return tuple(item.strip() for item in text.split(','))
-    return text
-  if field.kind is tuple and not isinstance(value, tuple | list):
-    return (value,)
-  return value
+    return config_dict.ConfigDict(value)
+  except (KeyError, TypeError, ValueError) as error:
+    raise ValueError(
+      f'{path} has a name that settings cannot have: {error.args[0]}'
+    ) from None
 
 
 def _leaves(

@@ -18,6 +18,7 @@ from disco_rl import utils
 from disco_rl.networks import cores
 from disco_rl.networks import nets
 from disco_rl.networks import torsos
+from disco_rl.update_rules import registry as rules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +104,57 @@ def choose(
       args.setdefault('precision', 'float32')
     net_settings.name = choice.net
     net_settings.net_args = config_dict.ConfigDict(args)
+
+
+def custom_groups(
+  agent: config_dict.ConfigDict,
+  networks_by_env: Mapping[str, Any] | None = None,
+  critics_by_env: Mapping[str, Any] | None = None,
+) -> list[str]:
+  """Returns the groups whose settings a custom rule or network defines.
+
+  Args:
+    agent: the agents' settings.
+    networks_by_env: in meta-training, the networks by environment.
+    critics_by_env: in meta-training, the critics' networks by environment.
+
+  Returns:
+    Beginnings of paths, for `schema.field_of`.
+  """
+  groups = []
+  if agent.update_rule_name not in rules.BUILT_IN:
+    groups += ['agent.update_rule.', 'agent.hyper_params.']
+  names = {
+    'agent.net_settings.net_args.': agent.get('net_settings', {}).get('name'),
+    'agent.value_fn.net_args.': (agent.get('value_fn') or {}).get('net'),
+  }
+  for env, own in (networks_by_env or {}).items():
+    names[f'net.{env}.net_args.'] = own.name
+  for env, own in (critics_by_env or {}).items():
+    names[f'critic_net.{env}.net_args.'] = own['net']
+  return groups + [
+    group for group, name in names.items() if name not in torsos.BUILT_IN
+  ]
+
+
+def check_arguments(net_settings: config_dict.ConfigDict, path: str) -> None:
+  """Raises a `ValueError` if a torso has no such arguments.
+
+  Args:
+    net_settings: the name of a network, and its arguments.
+    path: path of the group that contains them, for messages.
+  """
+  name = net_settings.name
+  if name not in torsos.BUILT_IN:
+    return  # A network of its own checks its arguments.
+  known = {*_OF_ALL_NETWORKS, *_defaults(torsos.TORSOS[name])} - {*_SPECS}
+  unknown = sorted(set(net_settings.net_args) - known)
+  if unknown:
+    raise ValueError(
+      f'{path}: the network {name} has no setting {unknown[0]}; it has '
+      f'{", ".join(sorted(known))}. Another network is chosen by its name '
+      '(--net; in Python: net=...)'
+    )
 
 
 def match_critic(agent_settings: config_dict.ConfigDict) -> None:

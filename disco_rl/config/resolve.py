@@ -16,14 +16,17 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl import optimizers
 from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import checks
 from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import networks
 from disco_rl.config import presets
+from disco_rl.config import rule_settings
 from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import rule as rule_lib
@@ -141,7 +144,9 @@ def evaluation(
       env=env_settings,
       batching=dataclasses.asdict(batching_lib.Batching()),
       agent=agent,
-    )
+    ),
+    declared=checks.declared_fields('env', env) if env else {},
+    custom=networks.custom_groups(agent),
   )
   layers.mark(f'rule {rule.name}', by_rule, 'agent')
   if network is not None:
@@ -157,8 +162,12 @@ def evaluation(
   if preset is not None:
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
+  checks.check_rule_name(layers.settings.agent, rule.kind)
+  networks.check_arguments(layers.settings.agent.net_settings, 'agent')
   sizes = batching_lib.from_settings(layers.settings.batching, 'batching')
   batching_lib.check_steps(layers.settings.steps, sizes, 'steps')
+  if env and registry.is_on_host(env):
+    checks.check_streams(env, sizes, len(layers.settings.seeds))
   _end_schedule(layers, sizes)
   return layers
 
@@ -205,6 +214,11 @@ def meta_training(
     critics_by_env[name] = dict(
       net=own.value_fn.net, net_args=own.value_fn.net_args
     )
+  declared: dict[str, fields.Field] = {}
+  for group, names in (('env', envs), ('eval.env', eval_envs)):
+    for name in names:
+      if name not in objects:
+        declared |= checks.declared_fields(f'{group}.{name}', name)
   with base_agent.unlocked():
     del base_agent['net_settings']
     for name in ('net', 'net_args'):
@@ -238,7 +252,9 @@ def meta_training(
         env=_by_name(eval_envs) if eval_envs else None,
         batching=dataclasses.asdict(batching_lib.Batching()),
       ),
-    )
+    ),
+    declared=declared,
+    custom=networks.custom_groups(base_agent, networks_by_env, critics_by_env),
   )
   for name in networks_by_env if agent is None else ():
     path = f'net.{name}.name'
@@ -253,6 +269,9 @@ def meta_training(
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
   _apply_user(layers, request)
   layers.check()
+  checks.check_rule_name(layers.settings.agent, base_agent.update_rule_name)
+  for name in networks_by_env:
+    networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
     raise ValueError(f'devices must be at least 1, got {request["devices"]}')
   if eval_envs and not layers.settings.eval.every:
@@ -316,7 +335,8 @@ def _meta_agent(
       )
     agent = meta_lib.get_agent_settings(kind)
     if rule is not None:
-      agents.update_from_plain(agent, rule.settings)
+      where = f'the rule {rule.name}'
+      rule_settings.update(agent, rule.settings, where)
   agent = agent.copy_and_resolve_references()
   with agent.unlocked():
     if 'optimizer' not in agent:
@@ -351,10 +371,15 @@ def _end_schedule(
 
 def _seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
   if 'seeds' in request:
-    return tuple(int(seed) for seed in request['seeds'])
-  for name in ('seed', 'num_seeds'):
-    schema.check(name, request[name], 0)
-  return tuple(range(request['seed'], request['seed'] + request['num_seeds']))
+    return schema.check('seeds', request['seeds'])
+  first = schema.check('seed', request['seed'])
+  number = schema.check('num_seeds', request['num_seeds'])
+  if first + number - 1 > schema.MAX_SEED:
+    raise ValueError(
+      f'seed {first} is too large for {number} seeds in a row: the last may be '
+      f'at most {schema.MAX_SEED}'
+    )
+  return tuple(range(first, first + number))
 
 
 def _environments(

@@ -2,83 +2,86 @@
 
 A setting is looked up by the end of its path: the entry `learning_rate` is that
 of `agent.learning_rate` and of `meta.learning_rate`, unless there is an entry
-`meta.learning_rate`. Settings without an entry, such as those of a custom
-environment, have the type of their default.
+`meta.learning_rate`. Environments declare their own settings. Settings without
+an entry, such as those of a custom environment or rule, have the type of their
+default.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
-import math
 from typing import Any
 
-import numpy as np
-
+from disco_rl import fields
 from disco_rl import optimizers
+from disco_rl.networks import action_models
+from disco_rl.networks import cores
+from disco_rl.networks import meta_nets
+from disco_rl.networks import nets
+from disco_rl.networks import precision
+from disco_rl.networks import torsos
+from disco_rl.update_rules import registry
 
-MAX_SEED = 2**31 - 1
+Field = fields.Field
+MAX_SEED = fields.MAX_SEED
 
-
-@dataclasses.dataclass(frozen=True)
-class Field:
-  """The type and range of a setting.
-
-  Attributes:
-    kind: its type; None for that of the default.
-    low: smallest value.
-    high: largest value.
-    above: exclusive lower bound.
-    below: exclusive upper bound.
-    choices: all valid values, or a function that lists them.
-    optional: whether it may be None.
-    items: type and range of the items of a sequence; None for any.
-    finite: whether a number must be finite.
-  """
-
-  kind: type | None = None
-  low: float | None = None
-  high: float | None = None
-  above: float | None = None
-  below: float | None = None
-  choices: Sequence[str] | Callable[[], Sequence[str]] | None = None
-  optional: bool = False
-  items: 'Field | None' = None
-  finite: bool = True
-
-
-_POSITIVE = Field(float, above=0)
-_NOT_NEGATIVE = Field(float, low=0)
+_NUMBER = Field(float, limit=fields.MAX_FLOAT)
+_POSITIVE = Field(float, above=0, limit=fields.MAX_FLOAT)
+_NOT_NEGATIVE = Field(float, low=0, limit=fields.MAX_FLOAT)
 _FRACTION = Field(float, low=0, high=1)
 _DECAY = Field(float, low=0, below=1)
-_AT_LEAST_0 = Field(int, low=0)
-_AT_LEAST_1 = Field(int, low=1)
-_SIZES = Field(tuple, items=_AT_LEAST_1)
+_COUNT = Field(int, low=1, limit=fields.MAX_COUNT)
+_COUNT_OR_0 = Field(int, low=0, limit=fields.MAX_COUNT)
+_SIZE = Field(int, low=1, limit=fields.MAX_SIZE)
+_LANES = Field(int, low=1, limit=fields.MAX_LANES)
+_WIDTH = Field(int, low=1, limit=fields.MAX_WIDTH)
+_WIDTHS = Field(tuple, items=_WIDTH, max_items=fields.MAX_LAYERS)
+_GROUP_OR_NONE = Field(dict, optional=True)
+_STDDEV = Field(float, low=0, limit=fields.MAX_FLOAT, optional=True)
+
+
+def _optional(field: Field) -> Field:
+  return dataclasses.replace(field, optional=True)
+
+
+def _networks() -> list[str]:
+  return sorted({*torsos.TORSOS, *nets.NETWORKS})
+
+
+def _is_precision(name: str) -> bool:
+  try:
+    precision.get_policy(name)
+  except ValueError:
+    return False
+  return True
+
 
 SCHEMA: Mapping[str, Field] = {
   # Runs.
-  'steps': _AT_LEAST_1,
-  'seed': Field(int, low=0, high=MAX_SEED),
-  'num_seeds': _AT_LEAST_1,
-  'seeds': Field(tuple, items=Field(int, low=0, high=MAX_SEED)),
-  'num_agents': _AT_LEAST_1,
-  'devices': _AT_LEAST_0,
-  'lane_shards': _AT_LEAST_1,
-  'lanes_at_once': Field(int, low=1, optional=True),
-  'chunk_size': _AT_LEAST_1,
-  'checkpoint_every': _AT_LEAST_1,
-  'max_nonfinite_updates': _AT_LEAST_1,
+  'steps': _COUNT,
+  'seed': fields.SEED,
+  'num_seeds': _LANES,
+  'seeds': Field(tuple, items=fields.SEED, max_items=fields.MAX_LANES),
+  'num_agents': _LANES,
+  'devices': Field(int, low=0, limit=fields.MAX_LANES),
+  'lane_shards': _LANES,
+  'lanes_at_once': _optional(_LANES),
+  'overlap_acting': Field(bool),
+  'chunk_size': _SIZE,
+  'checkpoint_every': _COUNT,
+  'max_nonfinite_updates': _COUNT,
   # Batching.
-  'batch_size': _AT_LEAST_1,
-  'rollout_length': Field(int, low=2),
-  'num_envs': _AT_LEAST_1,
+  'batch_size': _SIZE,
+  'rollout_length': Field(int, low=2, limit=fields.MAX_SIZE),
+  'num_envs': _SIZE,
   'fresh_in_batch': Field(bool),
-  'replay_capacity': _AT_LEAST_1,
-  'min_replay_size': Field(int, low=1, optional=True),
+  'replay_capacity': Field(int, low=1, limit=fields.MAX_SEED),
+  'min_replay_size': _optional(_COUNT),
   # Agents and critics.
   'learning_rate': _POSITIVE,
   'max_abs_update': _POSITIVE,
   'schedule': Field(str, choices=optimizers.SCHEDULES),
-  'warmup_updates': _AT_LEAST_0,
-  'total_updates': _AT_LEAST_0,
+  'warmup_updates': _COUNT_OR_0,
+  'total_updates': _COUNT_OR_0,
   'weight_decay': _NOT_NEGATIVE,
   'discount_factor': _FRACTION,
   'value_discount': _FRACTION,
@@ -90,36 +93,90 @@ SCHEMA: Mapping[str, Field] = {
   'ema_eps': _NOT_NEGATIVE,
   'moving_average_decay': _DECAY,
   'moving_average_eps': _NOT_NEGATIVE,
-  'num_bins': Field(int, low=2),
+  'outer_value_cost': _NUMBER,
+  # Rules.
+  'aux_policy_cost': _NUMBER,
+  'entropy_cost': _NUMBER,
+  'pg_cost': _NUMBER,
+  'pi_cost': _NUMBER,
+  'value_cost': _NUMBER,
+  'y_cost': _NUMBER,
+  'z_cost': _NUMBER,
+  'categorical_value': Field(bool),
+  'nonlinear_value_transform': Field(bool),
+  'normalize_adv': Field(bool),
+  'normalize_td': Field(bool),
+  'update_rule_name': Field(str, choices=lambda: list(registry.UPDATE_RULES)),
+  'update_rule.net.name': Field(str, choices=lambda: list(meta_nets.META_NETS)),
+  'num_bins': Field(int, low=2, limit=fields.MAX_WIDTH),
   'max_abs_value': _POSITIVE,
-  'prediction_size': _AT_LEAST_1,
-  'hidden_size': _AT_LEAST_1,
-  'lstm_size': _AT_LEAST_1,
-  'head_mlp_hiddens': _SIZES,
-  'dense': _SIZES,
-  'channels': _SIZES,
+  'prediction_size': _WIDTH,
+  'embedding_size': _WIDTHS,
+  'pred_embedding_size': _WIDTHS,
+  'policy_channels': _WIDTHS,
+  'policy_target_channels': _WIDTHS,
+  'policy_target_stddev': _STDDEV,
+  'output_stddev': _STDDEV,
+  'aux_stddev': _STDDEV,
+  'state_stddev': _STDDEV,
+  # Networks.
+  'net_settings.name': Field(str, choices=_networks),
+  'value_fn.net': Field(str, choices=_networks),
+  'model_arch_name': Field(
+    str, choices=lambda: list(action_models.ACTION_MODELS)
+  ),
+  'model_kwargs': _GROUP_OR_NONE,
+  'core': Field(str, choices=lambda: list(cores.CORES), optional=True),
+  'core_kwargs': _GROUP_OR_NONE,
+  'core_kwargs.size': _WIDTH,
+  'module_name': Field(str, optional=True),
+  'head_w_init_std': _STDDEV,
+  'precision': Field(
+    str,
+    accepts=_is_precision,
+    words='float32, bfloat16, float16 or a policy such as '
+    "'params=float32,compute=bfloat16,output=float32'",
+  ),
+  'hidden_size': _WIDTH,
+  'lstm_size': _WIDTH,
+  'head_mlp_hiddens': _WIDTHS,
+  'dense': _WIDTHS,
+  'channels': Field(tuple, items=_WIDTH, max_items=16),
+  'kernel': Field(
+    int, low=1, high=99, accepts=lambda x: x % 2 == 1, words='an odd number'
+  ),
+  'num_blocks': Field(int, low=0, limit=16),
   # Meta-training.
-  'num_inner_updates': _AT_LEAST_1,
-  'rematerialize_all_but': Field(int, low=0, optional=True),
+  'num_inner_updates': Field(int, low=1, limit=10_000),
+  'rematerialize_all_but': Field(int, low=0, limit=10_000, optional=True),
   'meta_gradient_mode': Field(str, choices=('auto', 'mixed', 'reverse')),
   'adam_per_agent': Field(bool),
-  'meta.max_abs_update': Field(float, above=0, optional=True),
-  'max_grad_norm': Field(float, above=0, optional=True),
-  'lifetimes': Field(tuple, items=_AT_LEAST_1),
+  'meta.max_abs_update': _optional(_POSITIVE),
+  'max_grad_norm': _optional(_POSITIVE),
+  'lifetimes': Field(tuple, items=_COUNT),
+  'weights.policy_gradient': _NUMBER,
+  'weights.entropy': _NUMBER,
+  'weights.y_entropy': _NUMBER,
+  'weights.z_entropy': _NUMBER,
+  'weights.y_mean': _NUMBER,
+  'weights.z_mean': _NUMBER,
+  'weights.pi_mean': _NUMBER,
+  'weights.target_kl': _NUMBER,
   # Evaluations during meta-training.
-  'eval.every': _AT_LEAST_0,
-  'eval.baseline': Field(str, optional=True),
-  'eval.env': Field(dict, optional=True),
+  'eval.every': _COUNT_OR_0,
+  'eval.baseline': Field(str, choices=registry.known_names, optional=True),
+  'eval.env': _GROUP_OR_NONE,
 }
 
-_KINDS = {
-  bool: 'true or false',
-  int: 'a whole number',
-  float: 'a number',
-  str: 'a text',
-  tuple: 'a list',
-  dict: 'a group of settings',
-}
+# Groups of settings that may belong to a custom network or rule, which may use
+# a name of the schema for something else.
+CUSTOM = (
+  'agent.net_settings.net_args.',
+  'agent.update_rule.',
+  'agent.hyper_params.',
+  'net.',
+  'critic_net.',
+)
 
 
 def find(path: str) -> Field | None:
@@ -129,62 +186,59 @@ def find(path: str) -> Field | None:
     path: e.g. `agent.value_fn.learning_rate`.
   """
   if path.startswith(('env.', 'eval.env.')):
-    return None  # Settings of environments have no entries.
+    return None  # They are declared by the environments.
+  # Names of environments, as in `net.NAME.net_args`, may have dots in them.
+  for group, end in (('net.', '.name'), ('critic_net.', '.net')):
+    if path.startswith(group) and path.endswith(end):
+      return SCHEMA['net_settings.name']
   parts = path.split('.')
   ends = ('.'.join(parts[i:]) for i in range(len(parts)))
   return next((SCHEMA[end] for end in ends if end in SCHEMA), None)
 
 
-def field_of(path: str, default: Any) -> Field:
+def field_of(
+  path: str,
+  default: Any,
+  *,
+  declared: Mapping[str, Field] | None = None,
+  custom: Sequence[str] = CUSTOM,
+) -> Field:
   """Returns the field of a setting, from its entry or else its default.
 
   Args:
     path: the path of the setting.
     default: its default.
+    declared: fields of the environments' settings, by path.
+    custom: beginnings of the paths of custom settings. Entries whose range does
+      not have their default are not theirs.
+
+  Returns:
+    The field.
   """
-  field = find(path)
-  if field is None or not _applies(field, path, default):
-    field = Field(finite=False)
-  if field.kind is not None or default is None:
+  field = (declared or {}).get(path) or find(path)
+  if field is not None and path.startswith(tuple(custom)):
+    field = field if _describes(field, default) else None
+  if field is not None:
     return field
-  if not isinstance(default, list | tuple):
-    return dataclasses.replace(field, kind=type(default))
-  kinds = {type(item) for item in default}
-  items = None
-  if len(kinds) == 1 and kinds <= {bool, int, float, str}:
-    items = Field(kinds.pop(), finite=False)
-  return dataclasses.replace(field, kind=tuple, items=items)
+  return fields.like(default)
 
 
-# Groups in which a custom network or rule may use a name of the schema for
-# something else.
-_CUSTOM = (
-  'agent.net_settings.',
-  'agent.update_rule.',
-  'agent.hyper_params.',
-  'net.',
-  'critic_net.',
-)
-
-
-def _applies(field: Field, path: str, default: Any) -> bool:
-  """Returns whether an entry describes a setting with this default."""
-  if not path.startswith(_CUSTOM) or default is None:
-    return True
-  try:
-    _check(path, default, field, may_be_none=False)
-  except ValueError:
-    return False
-  return True
-
-
-def check(path: str, value: Any, default: Any = None) -> Any:
+def check(
+  path: str,
+  value: Any,
+  default: Any = None,
+  *,
+  declared: Mapping[str, Field] | None = None,
+  custom: Sequence[str] = CUSTOM,
+) -> Any:
   """Checks the value of a setting, and converts it to its type.
 
   Args:
     path: the path of the setting.
     value: the value.
     default: its default, whose type it must have if it has no entry.
+    declared: see `field_of`.
+    custom: see `field_of`.
 
   Returns:
     The converted value.
@@ -192,8 +246,41 @@ def check(path: str, value: Any, default: Any = None) -> Any:
   Raises:
     ValueError: if the value is not valid.
   """
-  field = field_of(path, default)
-  return _check(path, value, field, may_be_none=default is None)
+  field = field_of(path, default, declared=declared, custom=custom)
+  return fields.check(field, path, value)
+
+
+def check_as(name: str, path: str, value: Any) -> Any:
+  """Checks an argument that stands for a setting of another name.
+
+  Args:
+    name: name of the argument, for the message.
+    path: path of the setting, which has an entry.
+    value: the value.
+
+  Returns:
+    The converted value.
+  """
+  field = find(path)
+  assert field is not None
+  return fields.check(field, name, value)
+
+
+def check_mapping(name: str, value: Any) -> None:
+  """Raises a `ValueError` unless an argument has settings by name, or is None.
+
+  Args:
+    name: name of the argument, for the message.
+    value: the argument.
+  """
+  is_mapping = hasattr(value, 'items') and all(
+    isinstance(k, str) for k in value
+  )
+  if value is not None and not is_mapping:
+    raise ValueError(
+      f"{name} must be settings by name, like {{'rows': 5}}, got "
+      f'{fields.shorten(value)}'
+    )
 
 
 def check_fields(config: Any, group: str = '') -> None:
@@ -210,77 +297,29 @@ def check_fields(config: Any, group: str = '') -> None:
       object.__setattr__(config, field.name, value)  # 64.0 becomes 64.
 
 
-def describe(field: Field) -> str:
-  """Describes the valid values, e.g. as `a whole number of at least 1`."""
-  text = _KINDS.get(field.kind or object, 'a value')
-  if field.choices is not None:
-    text = f'one of {", ".join(_choices(field))}'
-  bounds = {
-    'of at least': field.low,
-    'above': field.above,
-    'of at most': field.high,
-    'below': field.below,
-  }
-  limits = [f'{word} {x}' for word, x in bounds.items() if x is not None]
-  if field.low is not None and field.high is not None:
-    limits = [f'between {field.low} and {field.high}']
-  text = ' '.join([text, ' and '.join(limits)]).strip()
-  if field.items is not None:
-    text += f' of items, each {describe(field.items)}'
-  return f'{text}, or none' if field.optional else text
+def check_tree(
+  tree: Mapping[str, Any], above: str, custom: Sequence[str] = CUSTOM
+) -> None:
+  """Checks all numbers and texts of a group of settings, in place.
+
+  Args:
+    tree: settings, in groups; a ConfigDict or a mapping. Other objects among
+      them, such as schedules and records, are not looked at.
+    above: path of the group.
+    custom: see `field_of`.
+  """
+  for name, value in tree.items():
+    path = f'{above}.{name}'
+    if hasattr(value, 'items'):
+      check_tree(value, path, custom)
+    elif isinstance(value, bool | int | float | str | list | tuple):
+      check(path, value, value, custom=custom)
 
 
-def _check(path: str, value: Any, field: Field, may_be_none: bool) -> Any:
-  refusal = ValueError(
-    f'{path} must be {describe(field)}, got {_shorten(repr(value))}'
-  )
-  if value is None:
-    if field.optional or (may_be_none and field.kind is None):
-      return None
-    raise refusal
-  value = _convert(value, field.kind)
-  kind = field.kind
-  if kind is not None and kind in _KINDS:
-    is_bool = isinstance(value, bool)
-    if not isinstance(value, kind) or (is_bool and kind is not bool):
-      raise refusal
-  if field.finite and isinstance(value, float) and not math.isfinite(value):
-    raise refusal
-  if field.choices is not None and value not in _choices(field):
-    raise refusal
-  outside = (
-    (field.low is not None and value < field.low)
-    or (field.high is not None and value > field.high)
-    or (field.above is not None and value <= field.above)
-    or (field.below is not None and value >= field.below)
-  )
-  if outside:
-    raise refusal
-  if field.items is not None:
-    try:
-      return tuple(_check(path, item, field.items, False) for item in value)
-    except ValueError:
-      raise refusal from None
-  return value
-
-
-def _convert(value: Any, kind: type | None) -> Any:
-  """Converts between numbers, and lists to tuples, where nothing is lost."""
-  if isinstance(value, np.generic):
-    value = value.item()
-  if kind is int and isinstance(value, float) and value.is_integer():
-    return int(value)  # 1e6
-  if kind is float and isinstance(value, int) and not isinstance(value, bool):
-    return float(value)
-  if kind is tuple and isinstance(value, list):
-    return tuple(value)
-  return value
-
-
-def _choices(field: Field) -> Sequence[str]:
-  assert field.choices is not None
-  return field.choices() if callable(field.choices) else field.choices
-
-
-def _shorten(text: str) -> str:
-  return text if len(text) <= 80 else f'{text[:77]}...'
+def _describes(field: Field, default: Any) -> bool:
+  """Returns whether an entry describes a setting with this default."""
+  try:
+    fields.check(field, '', default)
+  except ValueError:
+    return False
+  return True

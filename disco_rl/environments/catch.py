@@ -8,7 +8,15 @@ from dm_env import specs as dm_env_specs
 from ml_collections import config_dict
 import numpy as np
 
+from disco_rl import fields
 from disco_rl.environments.wrappers import batched_env
+
+# The boards that can be played on.
+BOARD_FIELDS: Mapping[str, fields.Field] = dict(
+  rows=fields.Field(int, low=2, limit=1024),
+  columns=fields.Field(int, low=1, limit=1024),
+)
+FIELDS: Mapping[str, fields.Field] = dict(BOARD_FIELDS, random_seed=fields.SEED)
 
 
 def check_board_size(rows: int, columns: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl import installation
 from disco_rl import utils
 from disco_rl.environments import base
@@ -35,10 +36,15 @@ class Entry:
   Attributes:
     build: makes a `base.Environment` from a batch size and settings.
     get_config: makes its default settings.
+    get_fields: returns the types and ranges of settings, by name; all others
+      have the type of their default.
+    is_on_host: whether it is known to run outside of JAX.
   """
 
   build: Callable[[int, Any], base.Environment]
   get_config: Callable[[], config_dict.ConfigDict]
+  get_fields: Callable[[], Mapping[str, fields.Field]] = dict
+  is_on_host: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +52,9 @@ class Family:
   """The environments of another package.
 
   Attributes:
-    module: an adapter, with the functions `get_config(name)` and `build(name,
-      batch_size, settings)`; imported on first use.
+    module: an adapter, with the functions `get_config(name)`,
+      `get_fields(name)` and `build(name, batch_size, settings)`; imported on
+      first use.
     usage: form of the names, for messages.
     package: the package that must be installed; None for no package.
     extra: the extra of this library that installs it.
@@ -66,9 +73,13 @@ class Family:
 
 ENVIRONMENTS: dict[str, Entry] = {
   'catch': Entry(
-    jittable_envs.CatchJittableEnvironment, jittable_envs.get_config_catch
+    jittable_envs.CatchJittableEnvironment,
+    jittable_envs.get_config_catch,
+    lambda: catch.BOARD_FIELDS,
   ),
-  'catch_numpy': Entry(catch.CatchEnvironment, catch.get_config),
+  'catch_numpy': Entry(
+    catch.CatchEnvironment, catch.get_config, lambda: catch.FIELDS, True
+  ),
 }
 
 _BUILT_IN = frozenset(ENVIRONMENTS)
@@ -178,8 +189,10 @@ def is_on_host(name: str) -> bool:
   """Returns whether an environment is known to run outside of JAX.
 
   Args:
-    name: see `known_names`. It is known for families only; others are False.
+    name: see `known_names`. It is not known for custom ones, which are False.
   """
+  if name in ENVIRONMENTS:
+    return ENVIRONMENTS[name].is_on_host
   family = FAMILIES.get(name.partition(':')[0])
   return ':' in name and family is not None and family.is_on_host
 
@@ -205,6 +218,18 @@ def suggested_network(name: str) -> str | None:
 def default_settings(name: str) -> config_dict.ConfigDict:
   """Makes the default settings of the environment called `name`."""
   return _make_config(name, _find(name))
+
+
+def settings_fields(name: str) -> Mapping[str, fields.Field]:
+  """Returns the types and ranges that an environment's settings declare.
+
+  Args:
+    name: see `known_names`.
+
+  Returns:
+    Name of a setting to its field; dots separate groups.
+  """
+  return _find(name).get_fields()
 
 
 def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
@@ -252,7 +277,7 @@ def get_environment(
     raise ValueError(
       f'unknown settings {unknown} of {name}; accepted: {sorted(config)}'
     )
-  config.update(settings)
+  _change(config, settings, entry.get_fields(), f'{name}.')
   return guarded_env.make(
     lambda: entry.build(batch_size, config), batch_size, name
   )
@@ -273,6 +298,32 @@ def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
     f'the settings of {name} must be a ConfigDict or a mapping, but its '
     f'get_config returned {type(config).__name__}'
   )
+
+
+def _change(
+  config: config_dict.ConfigDict,
+  changes: Mapping[str, Any],
+  declared: Mapping[str, fields.Field],
+  where: str,
+  above: str = '',
+) -> None:
+  """Changes settings in place, after checking them.
+
+  Args:
+    config: the settings.
+    changes: their new values, in groups.
+    declared: types and ranges, by path.
+    where: the beginning of their names in messages.
+    above: path of the group that `config` is.
+  """
+  with config.unlocked(), config.ignore_type():
+    for key, value in changes.items():
+      path, old = f'{above}{key}', config.get(key)
+      if isinstance(old, config_dict.ConfigDict) and hasattr(value, 'items'):
+        _change(old, value, declared, where, f'{path}.')
+      else:
+        field = declared.get(path) or fields.like(old)
+        config[key] = fields.check(field, f'{where}{path}', value)
 
 
 def _find(name: str) -> Entry:
@@ -296,6 +347,7 @@ def _find(name: str) -> Entry:
   return Entry(
     build=lambda *args: module.build(inner_name, *args),
     get_config=lambda: module.get_config(inner_name),
+    get_fields=lambda: module.get_fields(inner_name),
   )
 
 
@@ -323,6 +375,6 @@ def _unknown(name: str) -> str:
       suggestion = f' (did you mean {family}:{inner_name}?)'
       break
   return (
-    f'unknown environment {name!r}{suggestion}; known: '
+    f'unknown environment {fields.shorten(name)}{suggestion}; known: '
     f'{", ".join(sorted(known_names()))}'
   )

@@ -22,6 +22,7 @@ from ml_collections import config_dict
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
+from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import plan as plan_lib
@@ -127,6 +128,8 @@ def evaluate(
   elif not isinstance(rule, rule_lib.Rule):
     kind = agent_settings.update_rule_name if agent_settings else 'disco'
     rule = rule_lib.Rule(kind, kind, rule)
+  schema.check_as('num_iterations', 'steps', num_iterations)
+  num_seeds = schema.check('num_seeds', num_seeds)
   if seeds is None:
     seeds = range(num_seeds)
   elif num_seeds != 1:
@@ -137,6 +140,8 @@ def evaluate(
     changes |= {f'batching.{name}': value for name, value in sizes.items()}
   if chunk_size is not None:
     changes['chunk_size'] = chunk_size
+  for name, group in dict(env_settings=env_settings, settings=settings).items():
+    schema.check_mapping(name, group)
   changes |= {f'env.{k}': v for k, v in (env_settings or {}).items()}
   changes |= settings or {}
   env_fn = None if isinstance(env, str) else registry.as_environment_fn(env)
@@ -146,7 +151,7 @@ def evaluate(
     rule=rule.name,
     env=env if isinstance(env, str) else _name_of(env),
     steps=num_iterations,
-    seeds=list(seeds),
+    seeds=list(schema.check('seeds', _as_list(seeds))),
     devices=0 if devices is None else len(devices),
     settings=changes,
     net=net,
@@ -164,6 +169,11 @@ def evaluate(
     if run.folder is not None:
       plan_lib.save_final_params(run, outcome.state)
   return Evaluation(outcome.state, run.rows, rule.name)
+
+
+def _as_list(seeds: Any) -> Any:
+  """Returns any sequence of seeds, also an array of them, as a list."""
+  return list(seeds) if hasattr(seeds, '__iter__') else seeds
 
 
 def _name_of(env: Any) -> str:

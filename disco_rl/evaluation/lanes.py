@@ -20,6 +20,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.environments import base
 from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
+from disco_rl.evaluation import footprint
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
 
@@ -30,11 +31,11 @@ _Put = Callable[[agent_loop.LoopState], agent_loop.LoopState]
 class DeviceLanes:
   """Agents in environments in JAX; their states are part of the program."""
 
-  def __init__(self, run: Callable[..., Any], placement: parallel.Placement):
+  def __init__(self, run: Any, placement: parallel.Placement):
     """Sets the program.
 
     Args:
-      run: `(eta, state, num_iterations) -> state, metrics`, compiled.
+      run: `(eta, state, num_iterations) -> state, metrics`, from `jax.jit`.
       placement: the devices.
     """
     self._run = run
@@ -44,6 +45,24 @@ class DeviceLanes:
     """Returns None, twice: the compiled initialisation resets them."""
     del keys
     return None, None
+
+  def trace(
+    self,
+    eta: types.MetaParams,
+    spec: agent_loop.LoopState,
+    num_iterations: int,
+  ) -> tuple[None, Any]:
+    """Traces the program of `run` for its first call.
+
+    Args:
+      eta: the rule's parameters η.
+      spec: specs of the state of all agents.
+      num_iterations: that of the first `run`.
+
+    Returns:
+      None, since rollouts are inside the program; and the traced program.
+    """
+    return None, self._run.trace(eta, spec, num_iterations)
 
   def run(
     self,
@@ -75,7 +94,7 @@ class HostLanes:
 
   def __init__(
     self,
-    learn: Callable[..., Any],
+    learn: Any,
     placement: parallel.Placement,
     actor: actors.HostActor,
     env: base.Environment,
@@ -88,7 +107,7 @@ class HostLanes:
     """Initialises the lanes; makes no further environments yet.
 
     Args:
-      learn: `(eta, state, rollouts, keys) -> state, metrics`, compiled.
+      learn: `(eta, state, rollouts, keys) -> state, metrics`, from `jax.jit`.
       placement: the devices.
       actor: an actor in `env`, whose programs all lanes share.
       env: the environment of the first seed; closed by this object.
@@ -127,6 +146,30 @@ class HostLanes:
     )
     visible = [state._replace(env_state=None) for state in states]
     return jax.tree.map(lambda *xs: np.stack(xs), *visible), states
+
+  def trace(
+    self,
+    eta: types.MetaParams,
+    spec: agent_loop.LoopState,
+    num_iterations: int,
+  ) -> tuple[Any, Any]:
+    """Traces the program that `run` calls after acting.
+
+    Args:
+      eta: the rule's parameters η.
+      spec: specs of the state of all agents.
+      num_iterations: not used; an iteration is one call.
+
+    Returns:
+      Specs of the rollouts of all agents, and the traced program.
+    """
+    del num_iterations
+    rollout = footprint.host_rollout(
+      self._actor, spec, self._batching.rollout_length
+    )
+    rollouts = (rollout,) * len(self._seeds)
+    state = spec._replace(actor=None)
+    return rollouts, self._learn.trace(eta, state, rollouts, spec.rng)
 
   def run(
     self, eta: types.MetaParams, state: Any, num_iterations: int

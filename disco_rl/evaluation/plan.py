@@ -11,6 +11,7 @@ import numpy as np
 
 from disco_rl import parallel
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -67,7 +68,7 @@ class Plan(plan_lib.Plan):
       objects: Python objects that replace parts of the request.
     """
     self._objects = objects or Objects()
-    self.request = {**resolve.EVALUATION, **request}
+    self.request = requests.complete(request, resolve.EVALUATION)
     factories.import_modules(self.request['use'])
     has_env_name = self._objects.env_fn is None
     if has_env_name:  # A wrong name is reported before anything is downloaded.
@@ -119,7 +120,9 @@ class Plan(plan_lib.Plan):
         self.rule.eta,
         f'the parameters of {self.rule.name}',
       )
-      return training.Training(population, self.rule.eta, settings.chunk_size)
+      # A shorter run is one chunk.
+      chunk_size = min(settings.chunk_size, settings.steps)
+      return training.Training(population, self.rule.eta, chunk_size)
     except ValueError:
       population.close()
       raise
@@ -214,7 +217,7 @@ def plan_of_folder(
     The plan.
   """
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
-  factories.import_modules(request['use'])
+  factories.import_modules(request.get('use', ()))
   return Plan(request, _rule_of_folder(folder), objects)
 
 

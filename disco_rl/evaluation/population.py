@@ -23,10 +23,11 @@ from disco_rl import agent as agent_lib
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
-from disco_rl.config import schema
+from disco_rl.config import checks
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
+from disco_rl.evaluation import footprint
 from disco_rl.evaluation import lanes
 from disco_rl.learning import actors
 from disco_rl.learning import replay
@@ -72,7 +73,7 @@ class Population:
     """
     self._env_fn = registry.as_environment_fn(env_fn)
     self.batching = batching
-    self.seeds = _check_seeds(seeds)
+    self.seeds = checks.check_seeds(seeds)
     if devices is None:
       devices = parallel.most_devices(batching.fits_shards)
     self.placement = parallel.Placement(devices, lanes_at_once=lanes_at_once)
@@ -80,6 +81,9 @@ class Population:
     env = self._env_fn(batching.num_envs, self.seeds[0])
     axis_name = self.placement.batch_axis
     self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
+    footprint.check_observations(
+      self.agent.single_observation_spec, batching, len(self.seeds)
+    )
     if env.is_jittable:
       # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
@@ -102,11 +106,20 @@ class Population:
         overlap_acting=overlap_acting,
       )
 
-  def init(self) -> agent_loop.LoopState:
+  def init(
+    self,
+    eta: types.MetaParams | None = None,
+    num_iterations: int = 1,
+  ) -> agent_loop.LoopState:
     """Makes fresh agents, leaves [K, ...] except for the two counters.
 
     Environments on the host that were used before are made again, so that the
     same seeds give the same initial state.
+
+    Args:
+      eta: the rule's parameters η, to check that there is enough memory for
+        `run`, too; None to check the state only.
+      num_iterations: that of the first `run`, whose program is traced.
 
     Returns:
       The state. `rng`, `learner` and the counters are replicated; the rest is
@@ -114,11 +127,11 @@ class Population:
     """
     keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
     stacked, actor_states = self._lanes.reset(keys)
-    parallel.check_fits(
-      jax.eval_shape(self._init, keys, stacked).buffer,
-      'the replay',
-      'make replay_capacity smaller, or train fewer agents at once',
-    )
+    spec = jax.eval_shape(self._init, keys, stacked)
+    parts = footprint.check_state(spec)
+    if eta is not None:
+      traced = self._lanes.trace(eta, spec, num_iterations)
+      footprint.check_step(parts, *traced)
     # Programs run on the devices of their arguments.
     state = self._init(self.placement.put(keys, parallel.REPLICATED), stacked)
     if actor_states is not None:
@@ -271,10 +284,3 @@ def _join_counters(counters: Any, rest: Any) -> agent_loop.LoopState:
 
 def _first(tree: Any) -> Any:
   return jax.tree.map(lambda x: x[0], tree)
-
-
-def _check_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
-  seeds = tuple(schema.check('seed', int(seed)) for seed in seeds)
-  if not seeds or len(set(seeds)) != len(seeds):
-    raise ValueError(f'seeds must be one or more different numbers: {seeds}')
-  return seeds

@@ -76,7 +76,7 @@ class Training:
 
   def init(self) -> agent_loop.LoopState:
     """Makes fresh agents."""
-    return self.population.init()
+    return self.population.init(self._eta, self._chunk_size)
 
   def done(self, state: agent_loop.LoopState) -> int:
     """Returns how many iterations are done."""

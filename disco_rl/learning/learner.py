@@ -23,6 +23,7 @@ from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import agents
+from disco_rl.config import schema
 from disco_rl.learning import learner_step
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
@@ -93,6 +94,8 @@ def make_learner(
     without memory. `rollout.agent_outs` needs the `logits` of the policy that
     acted.
   """
+  if isinstance(learning_rate, int | float | str):
+    learning_rate = schema.check('learning_rate', learning_rate)
   update_rule, default_hyper_params, max_abs_update = _resolve(rule)
   if hyper_params is None:
     if default_hyper_params is None:

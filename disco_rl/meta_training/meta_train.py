@@ -20,6 +20,7 @@ import optax
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
+from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures
@@ -126,6 +127,10 @@ def meta_train(
   Returns:
     The trained rule, with the settings of its agents and the table of metrics.
   """
+  schema.check_as('num_updates', 'steps', num_updates)
+  schema.check_as('eval_every', 'eval.every', eval_every)
+  for name, group in dict(env_settings=env_settings, settings=settings).items():
+    schema.check_mapping(name, group)
   rule = _initial_rule(init, agent_settings)
   names, env_fns = _name_environments(envs)
   changes: dict[str, Any] = {}

@@ -77,3 +77,9 @@ def clean(state: Any) -> Any:
     for group in state.groups
   ]
   return state._replace(groups=tuple(groups))
+
+
+def all_finite(tree: Any) -> jax.Array:
+  """Returns whether all numbers of a tree are finite, [], bool."""
+  leaves = [jnp.ravel(x) for x in jax.tree.leaves(tree)]
+  return jnp.all(jnp.isfinite(jnp.concatenate(leaves)))

@@ -11,6 +11,7 @@ import optax
 
 from disco_rl import parallel
 from disco_rl import types
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import factories
 from disco_rl.environments import registry
@@ -96,7 +97,7 @@ class Plan(plan_lib.Plan):
     """
     self._objects = objects = objects or Objects()
     self._evaluation: rule_evaluation.RuleEvaluation | None = None
-    self.request = {**resolve.META_TRAINING, **request}
+    self.request = requests.complete(request, resolve.META_TRAINING)
     factories.import_modules(self.request['use'])
     if not self.request['env']:
       raise ValueError('meta-training needs at least one environment')
@@ -271,9 +272,9 @@ def plan_of_folder(
   """
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
   rule = None
-  if request['init'] != resolve.RANDOM:
+  if request.get('init', resolve.RANDOM) != resolve.RANDOM:
     # Saved at the start of the run, and replaced by the rule in training since.
-    factories.import_modules(request['use'])
+    factories.import_modules(request.get('use', ()))
     path = folder.rule_path
     rule = dataclasses.replace(
       # A process killed at the very start has not saved it.

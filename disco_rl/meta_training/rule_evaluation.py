@@ -25,6 +25,7 @@ from disco_rl.evaluation import population as population_lib
 from disco_rl.evaluation import training
 from disco_rl.meta_training import pictures
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import console
 from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -215,7 +216,7 @@ class Hook(hooks.Periodic):
     metrics.append_csv(path, [dict(iteration=done, **row) for row in rows])
     value = mean_return([row['final_return'] for row in rows])
     self._before_print()
-    print(f'{what}: {value:.3f} in {env}', flush=True)
+    console.say(f'{what}: {value:.3f} in {env}')
 
 
 def _needs_critic(agent_settings: config_dict.ConfigDict) -> bool:

@@ -28,6 +28,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import meta_training as config_lib
 from disco_rl.learning import replay
+from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
 from disco_rl.meta_training import lifetimes
 from disco_rl.meta_training import meta_gradient
@@ -156,16 +157,21 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    spec = jax.eval_shape(self._init, rng, eta)
-    parallel.check_fits(
-      [group.agents.buffer for group in spec.groups],
-      'the replay',
-      'make replay_capacity smaller, or train fewer agents at once',
-    )
+    footprint.check_state(jax.eval_shape(self._init, rng, eta))
     # Programs run on the devices of their arguments.
     return self._init(
       *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     )
+
+  def check_memory(self, rng: chex.PRNGKey, eta: types.MetaParams) -> None:
+    """Raises a `ValueError` if agents or a meta-update do not fit into memory.
+
+    Args:
+      rng: as in `init`.
+      eta: the initial η.
+    """
+    spec = jax.eval_shape(self._init, rng, eta)
+    footprint.check_update(self._update, spec, rng)
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey
@@ -303,7 +309,7 @@ class Trainer:
     # operations per tensor would take long to compile.
     grads, _ = jax.flatten_util.ravel_pytree(result.grads)
     norms = (result.inner_log['global_update_norm'], result.log['meta_loss'])
-    is_finite = _all_finite((jnp.sum(jnp.square(grads)), norms))
+    is_finite = nonfinite.all_finite((jnp.sum(jnp.square(grads)), norms))
     only_finite = lambda tree: jax.tree.map(
       lambda x: jnp.where(is_finite, x, jnp.zeros_like(x)), tree
     )
@@ -392,8 +398,3 @@ class Trainer:
       opt_state=None if per_agent else whole,
       groups=(group,) * len(self._groups),
     )
-
-
-def _all_finite(tree: Any) -> jax.Array:
-  leaves = [jnp.ravel(x) for x in jax.tree.leaves(tree)]
-  return jnp.all(jnp.isfinite(jnp.concatenate(leaves)))

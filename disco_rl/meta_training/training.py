@@ -53,7 +53,9 @@ class Training:
 
   def init(self) -> trainer_lib.TrainState:
     """Makes fresh agents and the initial η."""
-    return self._trainer.init(self._init_rng, self.initial_eta())
+    eta = self.initial_eta()
+    self._trainer.check_memory(self._init_rng, eta)
+    return self._trainer.init(self._init_rng, eta)
 
   def initial_eta(self) -> types.MetaParams:
     """Returns the initial η, as given or drawn from the seed."""
@@ -103,7 +105,9 @@ class Training:
 
   def checkpoint_like(self) -> Any:
     """Returns the specs of the tree of `to_checkpoint`."""
-    return jax.eval_shape(self.init)
+    return jax.eval_shape(
+      lambda: self._trainer.init(self._init_rng, self.initial_eta())
+    )
 
   def from_checkpoint(self, saved: Any) -> trainer_lib.TrainState:
     """Returns the state to resume from."""

@@ -121,7 +121,7 @@ TORSOS: dict[str, Callable[..., Any]] = {
   'conv': ConvTorso,
   'residual': ResidualTorso,
 }
-_BUILT_IN = frozenset(TORSOS)
+BUILT_IN = frozenset(TORSOS)
 
 
 def register_torso(name: str, build: Callable[..., Any]) -> None:
@@ -133,7 +133,7 @@ def register_torso(name: str, build: Callable[..., Any]) -> None:
     build: builds the torso, see the top of this file. Its arguments need
       defaults and become settings (`agent.net_settings.net_args`).
   """
-  utils.check_name(name, 'torso', _BUILT_IN)
+  utils.check_name(name, 'torso', BUILT_IN)
   TORSOS[name] = build
 
 

@@ -16,6 +16,7 @@ import os
 import pathlib
 from typing import Any
 import zipfile
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +25,13 @@ import numpy as np
 from disco_rl import types
 from disco_rl.rule_zoo import store
 from disco_rl.runs import files
+from disco_rl.runs import npz
+from disco_rl.runs import reading
 
 RuleFileError = store.RuleFileError
 
+# Entry of the metadata.
+_CHECKSUM = 'checksum'
 _MAX_COMMENT_BYTES = (1 << 16) - 1  # The zip format's own limit.
 
 
@@ -62,11 +67,16 @@ def load_metadata(source: str | os.PathLike[str]) -> dict[str, Any]:
   """
   path = _resolve(source)
   try:
-    with zipfile.ZipFile(path) as archive:
-      comment = archive.comment
-    return json.loads(comment) if comment else {}
-  except (zipfile.BadZipFile, UnicodeDecodeError, ValueError) as error:
-    raise RuleFileError(f'{path}: cannot read its metadata: {error}') from error
+    comment = npz.read_comment(path)
+    metadata = reading.parse_json(comment) if comment else {}
+  except reading.UnreadableFileError as error:
+    raise RuleFileError(f'{path}: cannot read its metadata: {error}') from None
+  checksum = metadata.pop(_CHECKSUM, None)  # Older files have none.
+  if checksum is not None and checksum != _checksum(metadata):
+    raise RuleFileError(
+      f'{path}: its metadata is damaged (its checksum is another): get it again'
+    )
+  return metadata
 
 
 def save(
@@ -88,7 +98,10 @@ def save(
   where = f'cannot save {path}'
   flat: dict[str, Any] = check_savable(params, where)
   try:
-    comment = json.dumps(dict(metadata)).encode() if metadata else b''
+    comment = b''
+    if metadata:
+      checksum = {_CHECKSUM: _checksum(metadata)}
+      comment = json.dumps({**metadata, **checksum}).encode()
   except TypeError as error:
     raise RuleFileError(f'{where}: its metadata: {error}') from error
   if len(comment) > _MAX_COMMENT_BYTES:
@@ -97,7 +110,7 @@ def save(
       f'{_MAX_COMMENT_BYTES}'
     )
 
-  with files.atomic_writer(path) as file:
+  with files.atomic_writer(path, make_folder=True) as file:
     np.savez(file, **flat)
     with zipfile.ZipFile(file, 'a') as archive:
       archive.comment = comment
@@ -176,15 +189,15 @@ def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
 
 def _read(path: pathlib.Path) -> types.MetaParams:
   params: dict[str, Any] = {}
-  if not zipfile.is_zipfile(path):
-    raise RuleFileError(
-      f'{path} is not an npz file, or is cut short: get it again'
-    )
   try:
+    if not npz.is_archive(path):
+      raise RuleFileError(
+        f'{path} is not an npz file, or is cut short: get it again'
+      )
     arrays = files.read_npz(path)
   except files.UnreadableFileError as e:
     raise RuleFileError(
-      f'{path} is not a readable rule file ({e}). It may be damaged: get it '
+      f'{path} is not a readable rule file: {e}. It may be damaged: get it '
       'again'
     ) from None
   for key, array in arrays.items():
@@ -194,6 +207,8 @@ def _read(path: pathlib.Path) -> types.MetaParams:
         f'{path}: the key {key!r} is not of the form module/name'
       )
     value = jnp.asarray(_as_float32(key, array, str(path)))
+    if (module or name) in _taken(params, module):
+      raise RuleFileError(f'{path}: {key[:60]!r} is both a module and an array')
     if module:
       params.setdefault(module, {})[name] = value
     else:
@@ -201,6 +216,20 @@ def _read(path: pathlib.Path) -> types.MetaParams:
   if not params:
     raise RuleFileError(f'{path} holds no parameters')
   return params
+
+
+def _taken(params: Mapping[str, Any], module: str) -> set[str]:
+  """Returns the names of arrays for a module, those of modules for arrays."""
+  return {
+    name
+    for name, value in params.items()
+    if isinstance(value, Mapping) != bool(module)
+  }
+
+
+def _checksum(metadata: Mapping[str, Any]) -> int:
+  """Computes a checksum; that of the zip format is of the arrays only."""
+  return zlib.crc32(json.dumps(dict(metadata)).encode())
 
 
 def _as_float32(key: str, value: Any, where: str) -> np.ndarray:

@@ -11,6 +11,7 @@ import os
 import pathlib
 from typing import Any
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.rule_zoo import file_format
@@ -81,6 +82,7 @@ def list_rules() -> list[ListedRule]:
     The rules of the manifest, those in the folder `DISCO_RL_WEIGHTS` and in the
     cache, and the registered ones, such as `actor_critic`.
   """
+  store.check_variables()
   rules = []
   for info in store.known_rules().values():
     description = f'{info.license}: {info.provenance}'
@@ -108,7 +110,13 @@ def load_rule(rule: str | os.PathLike[str]) -> Rule:
   Returns:
     The rule.
   """
-  name = os.fspath(rule)
+  store.check_variables()
+  name = os.fspath(rule) if isinstance(rule, str | os.PathLike) else rule
+  if not isinstance(name, str) or not name or '\0' in name:
+    raise store.RuleFileError(
+      'a rule is the name of one, a file or the folder of a run, got '
+      f'{fields.shorten(name)}'
+    )
   if name in registry.known_names():
     return Rule(name, name, None, provenance=registry.origin_of(name))
   path = pathlib.Path(name)
@@ -187,7 +195,7 @@ def _load_run(folder: pathlib.Path) -> Rule:
     path = folder / file
     if path.exists():
       step = file_format.load_metadata(path).get('step')
-      at = '' if step is None else f', meta-update {step}'
+      at = f', meta-update {step}' if isinstance(step, int) else ''
       return _load_file(path, name, f'{which} rule of {folder}{at}')
   raise store.RuleFileError(
     f'{folder} is a folder without a {run_folder.RULE_FILE}'
@@ -196,18 +204,20 @@ def _load_run(folder: pathlib.Path) -> Rule:
 
 def _load_file(path: pathlib.Path, name: str, provenance: str) -> Rule:
   eta = file_format.load(path)
-  recorded = _recorded_settings(file_format.load_metadata(path))
+  recorded = _recorded_settings(file_format.load_metadata(path), path)
   kind = recorded.pop('update_rule_name', 'disco')
   if kind not in registry.UPDATE_RULES:
     raise store.RuleFileError(
-      f'{path} is of the kind {kind!r}, which is not registered here: import '
-      'the module that registers it first (disco_rl.register_rule; in the '
-      'commands: --use MODULE)'
+      f'{path} is of the kind {fields.shorten(kind)}, which is not registered '
+      'here: import the module that registers it first '
+      '(disco_rl.register_rule; in the commands: --use MODULE)'
     )
   return Rule(name, kind, eta, recorded, path, provenance or f'file {path}')
 
 
-def _recorded_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _recorded_settings(
+  metadata: Mapping[str, Any], path: pathlib.Path
+) -> dict[str, Any]:
   """Reads the settings that a rule's file records."""
   node: Any = metadata.get('settings')
   if node is None:  # Older files of `disco-rl meta-train` have a whole config.
@@ -215,9 +225,19 @@ def _recorded_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
     for name in ('config', 'settings', 'agent'):
       node = node.get(name, {}) if isinstance(node, Mapping) else {}
   if not isinstance(node, Mapping):
-    return {}
+    raise store.RuleFileError(
+      f'{path}: its settings are {fields.shorten(node)}, not a group of them'
+    )
   names = ('update_rule_name', *SETTINGS_GROUPS)
-  return {name: node[name] for name in names if name in node}
+  recorded = {name: node[name] for name in names if name in node}
+  for name, value in recorded.items():
+    is_name = name == 'update_rule_name'
+    words = 'a name' if is_name else 'a group of settings'
+    if not isinstance(value, str if is_name else Mapping):
+      raise store.RuleFileError(
+        f'{path}: its setting {name} is {fields.shorten(value)}, not {words}'
+      )
+  return recorded
 
 
 def _provenance_of_name(name: str) -> str:

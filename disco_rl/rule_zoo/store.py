@@ -22,7 +22,9 @@ import pathlib
 import time
 import urllib.request
 
+from disco_rl import fields
 from disco_rl.runs import files
+from disco_rl.runs import os_errors
 
 _WEIGHTS_VARIABLE = 'DISCO_RL_WEIGHTS'
 _CHUNK_BYTES = 1 << 16
@@ -51,6 +53,29 @@ class RuleInfo:
   license: str
   provenance: str
   url: str | None = None
+
+
+def check_variables() -> None:
+  """Raises a `RuleFileError` for environment variables that lead nowhere.
+
+  Without it, another rule might be found than the one that was meant.
+  """
+  weights = os.environ.get(_WEIGHTS_VARIABLE)
+  if weights and not pathlib.Path(weights).is_dir():
+    raise RuleFileError(
+      f'{_WEIGHTS_VARIABLE} is {fields.shorten(weights)}, which is not a folder'
+    )
+  cache = os.environ.get(files.CACHE_VARIABLE)
+  if not cache:
+    return
+  above = pathlib.Path(cache).absolute()
+  while not above.exists() and above != above.parent:
+    above = above.parent
+  if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+    raise RuleFileError(
+      f'{files.CACHE_VARIABLE} is {fields.shorten(cache)}, which is not a '
+      'folder that can be made or written to'
+    )
 
 
 def known_rules() -> dict[str, RuleInfo]:
@@ -195,9 +220,17 @@ def download(
           f'what {info.url} sent is not {info.name}: its SHA-256 is '
           f'{digest.hexdigest()}, not {info.sha256}. Try again; or {advice}'
         )
-  except (OSError, http.client.HTTPException) as error:
+  except files.StorageError as error:
     raise RuleFileError(
-      f'could not download {info.name} ({error}). Is there a network? If not, '
+      f'could not download {info.name}: {error}; name another folder in '
+      f'{files.CACHE_VARIABLE}'
+    ) from None
+  except (OSError, http.client.HTTPException) as error:
+    words = str(error)
+    if isinstance(error, OSError):
+      words = os_errors.describe(error)
+    raise RuleFileError(
+      f'could not download {info.name} ({words}). Is there a network? If not, '
       f'{advice}'
     ) from None
   return folder / info.file
@@ -205,14 +238,10 @@ def download(
 
 def _folders() -> Iterator[pathlib.Path]:
   """Yields the folders a rule may be in, in the order of lookup."""
+  check_variables()
   named = os.environ.get(_WEIGHTS_VARIABLE)
   if named:
-    folder = pathlib.Path(named)
-    if not folder.is_dir():
-      raise RuleFileError(
-        f'{_WEIGHTS_VARIABLE} is {named!r}, which is not a folder'
-      )
-    yield folder
+    yield pathlib.Path(named)
   yield shipped_folder()
   yield published_folder()
   yield files.cache_folder()

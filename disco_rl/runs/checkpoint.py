@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from disco_rl import fields
 from disco_rl.runs import files
 
 # Version of the layout of states; other versions cannot be loaded.
@@ -65,7 +66,9 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
     arrays = files.read_npz(path)
   except files.UnreadableFileError as e:
     raise CheckpointError(f'cannot read the checkpoint {path}: {e}') from None
-  found = int(arrays.pop(_FORMAT_KEY, 1))
+  found = arrays.pop(_FORMAT_KEY, np.int32(1))
+  if found.shape or found.dtype.kind not in 'iu':
+    raise CheckpointError(f'{path} is not a checkpoint of disco_rl')
   if found != FORMAT:
     raise CheckpointError(
       f'the checkpoint {path} was made by another version of disco_rl: it has '
@@ -123,28 +126,27 @@ def _raw(leaf: Any) -> Any:
 def _restore(
   array: np.ndarray, like: Any, name: str, path: pathlib.Path
 ) -> Any:
-  restored: Any
   if type(like) in (bool, int, float, str):
     if array.shape or not isinstance(array.item(), type(like)):
       raise CheckpointError(
-        f'{path}: {name} is {array!r}, but a {type(like).__name__} is needed'
+        f'{path}: {name} is {fields.shorten(array)}, but a '
+        f'{type(like).__name__} is needed'
       )
     return array.item()
-  if _is_key(like):
-    restored = jax.random.wrap_key_data(
-      jnp.asarray(array), impl=jax.random.key_impl(like)
-    )
-    dtype: Any = like.dtype
-  else:
-    dtype = np.dtype(getattr(like, 'dtype', None) or np.asarray(like).dtype)
-    if array.dtype.kind == 'V' and array.dtype.itemsize == dtype.itemsize:
-      array = array.view(dtype)  # npz stores bfloat16 and the like as bytes.
-    on_host = isinstance(like, np.ndarray | np.generic)
-    restored = array if on_host else jnp.asarray(array)
-  actual, wanted = (restored.shape, restored.dtype), (np.shape(like), dtype)
+  raw = jax.eval_shape(jax.random.key_data, like) if _is_key(like) else like
+  dtype = np.dtype(getattr(raw, 'dtype', None) or np.asarray(raw).dtype)
+  if array.dtype.kind == 'V' and array.dtype.itemsize == dtype.itemsize:
+    array = array.view(dtype)  # npz stores bfloat16 and the like as bytes.
+  actual, wanted = (array.shape, array.dtype), (np.shape(raw), dtype)
   if actual != wanted:
     raise CheckpointError(
-      f'{path}: {name} is {actual}, but {wanted} is needed. Was it made with '
-      'other settings?'
+      f'{path}: {name} has the shape {actual[0]} and the type {actual[1]}, but '
+      f'{wanted[0]} and {wanted[1]} are needed. Was it made with other '
+      'settings?'
     )
-  return restored
+  if _is_key(like):
+    return jax.random.wrap_key_data(
+      jnp.asarray(array), impl=jax.random.key_impl(like)
+    )
+  on_host = isinstance(like, np.ndarray | np.generic)
+  return array if on_host else jnp.asarray(array)

@@ -102,6 +102,8 @@ def enable(
     return
   if getattr(jax.config, 'jax_compilation_cache_dir', None) is not None:
     return
+  if not (folder or named or files.has_private_cache()):
+    return  # Programs that somebody else may have put there would be run.
   base = folder or named or files.cache_folder() / 'compiled'
   common = pathlib.Path(base).absolute() / _machine()
   try:

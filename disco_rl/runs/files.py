@@ -1,69 +1,195 @@
-"""Writes files atomically, and reads npz files safely."""
+"""Writes files whole or not at all."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
+import errno
+import io
 import os
 import pathlib
 import secrets
-from typing import IO
-import zipfile
-import zlib
+import tempfile
+from typing import Any, IO
 
-import numpy as np
+from disco_rl.runs import npz
+from disco_rl.runs import reading
 
-# Errors that NumPy and zipfile raise for damaged files.
-_READ_ERRORS = (
-  EOFError,
-  KeyError,
-  NotImplementedError,
-  OSError,
-  RuntimeError,
-  ValueError,
-  zipfile.BadZipFile,
-  zlib.error,
-)
-
+# Used together with the functions below.
+UnreadableFileError = reading.UnreadableFileError
+read_npz = npz.read
 
 CACHE_VARIABLE = 'DISCO_RL_CACHE'
 
+# Why a file cannot be written, in words.
+_REASONS = {
+  errno.EACCES: 'there is no permission to write there',
+  errno.EDQUOT: 'the disk quota is used up',
+  errno.EFBIG: 'it would be larger than files may be here',
+  errno.EIO: 'the disk reports an error',
+  errno.EISDIR: 'it is a folder',
+  errno.ELOOP: 'its symbolic links lead nowhere',
+  errno.EMFILE: 'too many files are open',
+  errno.ENAMETOOLONG: 'the name is too long',
+  errno.ENFILE: 'too many files are open',
+  errno.ENOENT: 'its folder does not exist',
+  errno.ENOSPC: 'the disk is full',
+  errno.ENOTDIR: 'a part of its path is a file, not a folder',
+  errno.EPERM: 'there is no permission to write there',
+  errno.EROFS: 'the file system is read-only',
+  errno.ESTALE: 'its folder does not exist any more',
+  errno.ETXTBSY: 'it is in use',
+}
 
-def cache_folder() -> pathlib.Path:
-  """Returns the user's cache folder, which may not exist yet."""
-  if os.environ.get(CACHE_VARIABLE):
-    return pathlib.Path(os.environ[CACHE_VARIABLE])
-  base = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  return pathlib.Path(base) / 'disco_rl'
+
+class StorageError(OSError):
+  """Raised if a file cannot be written; the message says which, and why.
+
+  Attributes:
+    is_user_facing: whether the message alone tells users what happened, so that
+      commands show no traceback.
+  """
+
+  is_user_facing = True
 
 
-class UnreadableFileError(ValueError):
-  """Raised for files that are damaged or have another format."""
+def reason(error: OSError) -> str:
+  """Returns why a file cannot be written, in words.
+
+  Args:
+    error: the error of the operating system.
+  """
+  if error.errno in _REASONS:
+    return _REASONS[error.errno]
+  return (error.strerror or str(error)).lower()
 
 
 @contextlib.contextmanager
-def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def storing(path: str | os.PathLike[str]) -> Iterator[None]:
+  """Converts errors of the operating system to `StorageError`, in a block.
+
+  Args:
+    path: the file or folder that the block writes.
+  """
+  try:
+    yield
+  except StorageError:
+    raise
+  except OSError as error:
+    raise StorageError(
+      f'cannot write {os.fspath(path)}: {reason(error)}'
+    ) from error
+
+
+def cache_folder() -> pathlib.Path:
+  """Returns the user's cache folder, which may not exist yet.
+
+  A user without a home has one among the temporary files, see
+  `has_private_cache`.
+  """
+  if os.environ.get(CACHE_VARIABLE):
+    return pathlib.Path(os.environ[CACHE_VARIABLE])
+  home = _cache_home()
+  if home is None:
+    return pathlib.Path(tempfile.gettempdir()) / f'disco_rl-{os.getuid()}'
+  return home / 'disco_rl'
+
+
+def has_private_cache() -> bool:
+  """Returns whether no other user can have made the cache folder."""
+  return bool(os.environ.get(CACHE_VARIABLE)) or _cache_home() is not None
+
+
+def _cache_home() -> pathlib.Path | None:
+  """Returns the folder of all caches of a user; None without a home."""
+  if os.environ.get('XDG_CACHE_HOME'):
+    return pathlib.Path(os.environ['XDG_CACHE_HOME'])
+  try:
+    return pathlib.Path.home() / '.cache'
+  except RuntimeError:
+    return None
+
+
+class _Part(io.FileIO):
+  """A file that will replace another, whose errors name that one."""
+
+  def __init__(self, part: pathlib.Path, path: pathlib.Path):
+    super().__init__(part, 'x+')
+    self._path = path
+
+  def write(self, data: Any) -> int:
+    """Writes bytes, perhaps not all; returns how many."""
+    with storing(self._path):
+      return super().write(data)
+
+
+@contextlib.contextmanager
+def atomic_writer(
+  path: str | os.PathLike[str], *, make_folder: bool = False
+) -> Iterator[IO[bytes]]:
   """Opens a file that replaces `path` when the block ends without an error.
 
   Until then it is a hidden `.part` file in the same folder. If the block
   raises, that file is removed and `path` is unchanged.
 
   Args:
-    path: path of the file; its folder is made if it does not exist.
+    path: path of the file.
+    make_folder: whether to make its folder if it does not exist. Not for the
+      files of a run: its folder exists, unless somebody removed it.
 
   Yields:
     The file, open for reading and writing bytes.
+
+  Raises:
+    StorageError: if the file cannot be written.
   """
   path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
   part = path.parent / f'.{path.name}.{secrets.token_hex(4)}.part'
+  with storing(path):
+    if make_folder:
+      path.parent.mkdir(parents=True, exist_ok=True)
+    file = io.BufferedRandom(_Part(part, path))
   try:
-    with open(part, 'x+b') as file:
+    with file:
       yield file
       file.flush()
-      os.fsync(file.fileno())
-    os.replace(part, path)
+      with storing(path):
+        os.fsync(file.fileno())
+    with storing(path):
+      os.replace(part, path)
+      _sync_folder(path.parent)
   except BaseException:
-    part.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+      part.unlink()
     raise
+
+
+def append(
+  path: str | os.PathLike[str], make_data: Callable[[bool], bytes]
+) -> None:
+  """Appends to a file, all or nothing.
+
+  Args:
+    path: path of the file, made if it does not exist; its folder must exist.
+    make_data: returns the bytes, given whether the file is empty.
+
+  Raises:
+    StorageError: if not all could be written; the file is as it was before.
+  """
+  with storing(path):
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    file = os.open(path, flags, 0o666)
+    try:
+      size = os.fstat(file).st_size
+      left = memoryview(make_data(size == 0))
+      try:
+        while left:  # A disk that fills up takes a part.
+          left = left[os.write(file, left) :]
+        os.fsync(file)
+      except OSError:
+        with contextlib.suppress(OSError):
+          os.ftruncate(file, size)
+        raise
+    finally:
+      os.close(file)
 
 
 def remove_parts(folder: str | os.PathLike[str]) -> None:
@@ -73,24 +199,15 @@ def remove_parts(folder: str | os.PathLike[str]) -> None:
     folder: a folder that no other process writes to.
   """
   for part in pathlib.Path(folder).glob('.*.part'):
-    part.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+      part.unlink()
 
 
-def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Reads all arrays of an npz file; nothing is unpickled.
-
-  Args:
-    path: path of the file.
-
-  Returns:
-    Name to array.
-
-  Raises:
-    UnreadableFileError: if the file cannot be read, for any reason.
-  """
-  try:
-    # Opened here: NumPy does not close a file it cannot read.
-    with open(path, 'rb') as file, np.load(file, allow_pickle=False) as archive:
-      return {name: archive[name] for name in archive.files}
-  except _READ_ERRORS as error:
-    raise UnreadableFileError(str(error)) from None
+def _sync_folder(folder: pathlib.Path) -> None:
+  """Writes the names in a folder to the disk, where that is possible."""
+  with contextlib.suppress(OSError):
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+      os.fsync(descriptor)
+    finally:
+      os.close(descriptor)

@@ -1,40 +1,206 @@
-"""Handles Ctrl-C, so that a run can finish its current chunk and be saved."""
+"""Handles Ctrl-C and requests to terminate, without an exception anywhere.
 
+An exception in the middle of a compilation crashes the process, and one in the
+middle of a write loses work. So signals only set a flag that the run loop
+reads: it finishes its chunk, saves and stops.
+
+  - A command (`start_command`) ends at once until it calls `defer`, before it
+    writes its first file; afterwards a signal is a request. A second Ctrl-C
+    ends the process at once, which no file minds: they are replaced atomically.
+  - A run of the library (`of_run`) in the main thread is saved, too. Then the
+    signal is sent again, so that Ctrl-C raises `KeyboardInterrupt` there.
+
+Python runs its own handlers between two of its instructions, but compiling a
+program is one, and takes minutes. So a thread waits for the number of a signal,
+which Python writes to a pipe (`signal.set_wakeup_fd`) as soon as it arrives.
+"""
+
+from collections.abc import Callable, Iterator
+import contextlib
+import os
+import select
 import signal
-import sys
+import threading
+import time
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EXIT_CODE = 130
+
+_END = 0  # Ends the thread; no signal has this number.
+# Ctrl-C reaches a process twice if the program that started it sends it on.
+_SECONDS_BETWEEN_TWO = 0.1
+_STOPPING = (
+  '\nStopping after the current work; press Ctrl-C again to stop at once.\n'
+)
 
 
 class Interrupts:
-  """Handles Ctrl-C within a block: the first one only sets `requested`.
-
-  A second one raises `KeyboardInterrupt`. SIGTERM is handled like Ctrl-C.
+  """Receives signals between `start` and `stop`.
 
   Attributes:
-    requested: whether to stop.
+    received: number of the signal that came first; None for none.
   """
 
-  def __init__(self) -> None:
-    self.requested = False
+  def __init__(self, *, ends_process: bool):
+    """Sets what signals do.
+
+    Args:
+      ends_process: whether this is a command: signals before `defer`, and a
+        second Ctrl-C after it, end the process. Otherwise signals are deferred
+        from the start, and a second Ctrl-C is left to the previous handler.
+    """
+    self.received: int | None = None
+    self._ends_process = ends_process
+    self._is_deferred = not ends_process
+    self._last_ctrl_c: float | None = None  # As the thread sees it.
+    self._num_handled = 0  # Ctrl-C that reached Python's own handler.
     self._previous: dict[int, Any] = {}
+    self._previous_fd = -1
+    self._pipe = (-1, -1)
+    self._watcher: threading.Thread | None = None
 
-  def __enter__(self) -> 'Interrupts':
-    for number in _SIGNALS:
+  def start(self) -> None:
+    """Installs the handlers; in the main thread only."""
+    self._pipe = os.pipe()
+    os.set_blocking(self._pipe[1], False)
+    self._previous_fd = signal.set_wakeup_fd(
+      self._pipe[1], warn_on_full_buffer=False
+    )
+    self._watcher = threading.Thread(
+      target=self._watch, name='disco_rl interrupts', daemon=True
+    )
+    self._watcher.start()
+    for number in SIGNALS:
+      # As `nohup` has it, which closing a terminal must not end.
+      if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+        continue
       self._previous[number] = signal.signal(number, self._handle)
-    return self
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # See `hold`.
 
-  def __exit__(self, *exception: object) -> None:
+  def stop(self) -> None:
+    """Restores the previous handlers."""
     for number, handler in self._previous.items():
       signal.signal(number, handler)
+    signal.set_wakeup_fd(self._previous_fd)
+    assert self._watcher is not None
+    os.write(self._pipe[1], bytes([_END]))
+    self._watcher.join()
+    for end in self._pipe:
+      os.close(end)
+
+  def defer(self) -> None:
+    """Makes the next signal a request, instead of the end of the process."""
+    self._is_deferred = True
+
+  def raise_again(self) -> None:
+    """Sends the signal that was received again, after `stop`.
+
+    Raises:
+      KeyboardInterrupt: whatever its handler does: the run is not complete.
+    """
+    if self.received is None:
+      return
+    if self._previous.get(self.received) != signal.default_int_handler:
+      signal.raise_signal(self.received)
+    raise KeyboardInterrupt
 
   def _handle(self, number: int, frame: Any) -> None:
-    del number, frame
-    if self.requested:
-      raise KeyboardInterrupt
-    self.requested = True
-    print(
-      '\nStopping after the current work; press Ctrl-C again to stop at once.',
-      file=sys.stderr,
-    )
+    """Does nothing in a command: the thread does it all."""
+    if self._ends_process or number != signal.SIGINT:
+      return
+    self._num_handled += 1
+    previous = self._previous[number]
+    if self._num_handled > 1 and callable(previous):
+      previous(number, frame)
+
+  def _watch(self) -> None:
+    while True:
+      numbers = os.read(self._pipe[0], 512)
+      for number in numbers:
+        if number == _END:
+          return
+        if number in self._previous:
+          self._receive(number)
+      if self._previous_fd >= 0:
+        with contextlib.suppress(OSError):
+          os.write(self._previous_fd, numbers)
+
+  def _receive(self, number: int) -> None:
+    """Handles a signal, in the thread."""
+    now = time.monotonic()
+    last = self._last_ctrl_c
+    if number == signal.SIGINT:
+      self._last_ctrl_c = now
+    if not self._is_deferred:
+      os._exit(EXIT_CODE)
+    if self.received is None:
+      self.received = number
+      _print(_STOPPING)
+    elif (
+      self._ends_process
+      and number == signal.SIGINT
+      and last is not None
+      and now - last > _SECONDS_BETWEEN_TWO
+    ):
+      os._exit(EXIT_CODE)
+
+
+_command: Interrupts | None = None
+
+
+def hold() -> None:
+  """Keeps signals waiting, also those of a program that replaces this one.
+
+  They arrive when `start_command` has installed its handlers.
+  """
+  signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def start_command() -> None:
+  """Installs the handlers of a command, until its process ends."""
+  global _command
+  _command = Interrupts(ends_process=True)
+  _command.start()
+
+
+def defer() -> None:
+  """Makes signals requests from now on, if this process is a command."""
+  if _command is not None:
+    _command.defer()
+
+
+@contextlib.contextmanager
+def of_run(is_saved: bool) -> Iterator[Callable[[], bool]]:
+  """Makes signals requests within a block.
+
+  After the block, a signal that the library received is sent again. Without a
+  command and outside the main thread, nothing is changed.
+
+  Args:
+    is_saved: whether the run has a folder, so that there is a point in it.
+
+  Yields:
+    Whether to stop.
+  """
+  if _command is not None:
+    command = _command
+    command.defer()
+    yield lambda: command.received is not None
+  elif is_saved and threading.current_thread() is threading.main_thread():
+    own = Interrupts(ends_process=False)
+    own.start()
+    try:
+      yield lambda: own.received is not None
+    finally:
+      own.stop()
+    own.raise_again()
+  else:
+    yield lambda: False
+
+
+def _print(text: str) -> None:
+  """Prints to the standard error, without waiting for anybody."""
+  with contextlib.suppress(OSError, ValueError):
+    if select.select([], [2], [], 0)[1]:
+      os.write(2, text.encode())

@@ -18,6 +18,10 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from disco_rl import fields
+from disco_rl.runs import files
+from disco_rl.runs import reading
+
 Row = dict[str, float]
 
 _INTEGERS = ('iteration', 'seed', 'env_steps', 'episodes')
@@ -69,19 +73,14 @@ def summarize(
 def append_csv(
   path: str | os.PathLike[str], rows: Sequence[Mapping[str, float]]
 ) -> None:
-  """Appends rows to a CSV file in one write; a new file gets a header.
+  """Appends rows to a CSV file, all or none; a new file gets a header.
 
   Args:
     path: path of the file, made if it does not exist.
     rows: rows with the same columns as the file, in the same order.
   """
-  if not rows:
-    return
-  path = pathlib.Path(path)
-  is_new = not path.exists() or not path.stat().st_size
-  with path.open('ab', buffering=0) as file:
-    file.write(_to_text(rows, header=is_new).encode())
-    os.fsync(file.fileno())
+  if rows:
+    files.append(path, lambda is_new: _to_text(rows, header=is_new).encode())
 
 
 def to_csv(rows: Sequence[Mapping[str, float]]) -> str:
@@ -101,15 +100,18 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
   path = pathlib.Path(path)
   if not path.exists():
     return []
-  lines = path.read_text(encoding='utf-8').split('\n')[:-1]  # Whole lines.
-  reader = csv.DictReader(lines)
   try:
-    if lines and 'iteration' not in (reader.fieldnames or ()):
+    lines = reading.read_text(path).split('\n')[:-1]  # Whole lines.
+    table = csv.reader(lines, strict=True)
+    columns = next(table, [])
+    if lines and not {'iteration', 'seed'} <= set(columns):
       raise ValueError('its first line does not name the columns')
+    if len(set(columns)) < len(columns):
+      raise ValueError('its first line names a column twice')
     return [
-      {name: _parse(name, text) for name, text in row.items()} for row in reader
+      _parse_row(columns, row, number) for number, row in enumerate(table, 2)
     ]
-  except (csv.Error, TypeError, ValueError) as error:
+  except (csv.Error, ValueError) as error:
     raise ValueError(f'{path} is not a table of metrics: {error}') from None
 
 
@@ -214,7 +216,29 @@ def _format(name: str, value: float) -> str:
   return '' if np.isnan(value) else f'{value:.7g}'
 
 
+def _parse_row(columns: list[str], row: list[str], number: int) -> Row:
+  """Parses the texts of line `number`."""
+  if len(row) != len(columns):
+    raise ValueError(
+      f'line {number} has {len(row)} fields, but there are {len(columns)} '
+      'columns'
+    )
+  parsed = {}
+  for name, text in zip(columns, row, strict=True):
+    try:
+      parsed[name] = _parse(name, text)
+    except ValueError:
+      raise ValueError(
+        f'line {number}: {name} is {fields.shorten(text)}, which is not a '
+        'number that it can be'
+      ) from None
+  return parsed
+
+
 def _parse(name: str, text: str) -> float:
-  if name in _INTEGERS:
-    return int(text)
-  return float(text) if text else float('nan')
+  if name not in _INTEGERS:
+    return float(text) if text else float('nan')
+  value = int(text)
+  if not 0 <= value < 2**53:
+    raise ValueError(f'{name} is out of range')
+  return value

@@ -5,13 +5,16 @@ from collections.abc import Callable, Mapping
 import contextlib
 import os
 from typing import Any, ClassVar
+import warnings
 
 import disco_rl
 from disco_rl.runs import checkpoint
+from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plain_settings
 from disco_rl.runs import progress
+from disco_rl.runs import resuming
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 
@@ -163,16 +166,20 @@ class Plan(abc.ABC):
       raise ValueError('resume=True needs the folder of the run, out=...')
     folder = run_folder.RunFolder.reopen(out)
     try:
-      return self.resume(folder, show_progress=show_progress)
+      run = self.resume(folder, show_progress=show_progress)
     except BaseException:
       folder.close()
       raise
+    if run.note:
+      warnings.warn(run.note, stacklevel=3)
+    return run
 
   def start(
     self,
     out: str | os.PathLike[str] | None,
     *,
     overwrite: bool = False,
+    numbered: bool = False,
     show_progress: bool = True,
   ) -> run_lib.Run:
     """Starts a new run.
@@ -180,6 +187,7 @@ class Plan(abc.ABC):
     Args:
       out: the folder for its results; None to write nothing.
       overwrite: whether to remove a run that the folder already holds.
+      numbered: whether to append a number to `out` if it exists.
       show_progress: whether to show a progress bar.
 
     Returns:
@@ -193,7 +201,10 @@ class Plan(abc.ABC):
       if out is not None:
         # Before an old run is removed.
         self.prepare(trainable, state)
-        folder = run_folder.RunFolder.create(out, self.config, overwrite)
+        interrupts.defer()  # From here on there is something to save.
+        folder = run_folder.RunFolder.create(
+          out, self.config, overwrite, numbered
+        )
         stack.callback(folder.close)
         self.started(folder, state)
       run = self._run(trainable, state, [], folder, show_progress)
@@ -216,12 +227,24 @@ class Plan(abc.ABC):
     trainable = self.make_trainable()
     try:
       self.check_built(folder, trainable)
-      if folder.state_path.exists():
+      has_state = folder.state_path.exists()
+      if has_state:
         saved = checkpoint.load(folder.state_path, trainable.checkpoint_like())
         state = trainable.from_checkpoint(saved)
       else:
         state = trainable.init()
       done = trainable.done(state)
+      note = resuming.check(
+        folder,
+        metrics.read_csv(folder.metrics_path),
+        done if has_state else None,
+        resuming.Rhythm(
+          unit=self.unit,
+          total=folder.config['request']['steps'],
+          chunk_size=self.settings.get('chunk_size', 1),
+          checkpoint_every=self.settings.checkpoint_every,
+        ),
+      )
       if done > self.settings.steps:
         raise ValueError(
           f'{folder.path} is at {self.unit} {done} already, after '
@@ -230,7 +253,9 @@ class Plan(abc.ABC):
       folder.write_config(self.config)
       rows = folder.cut_metrics(done)
       self.resumed(folder, done)
-      return self._run(trainable, state, rows, folder, show_progress)
+      run = self._run(trainable, state, rows, folder, show_progress)
+      run.note = note
+      return run
     except BaseException:
       trainable.close()
       raise
@@ -275,6 +300,7 @@ def request_of_folder(
     The request.
   """
   config = folder.config
+  run_folder.check_entries(folder.path, config)
   if not (config['is_by_name'] or is_complete):
     raise run_folder.RunFolderError(
       f'{folder.path} was made in Python, from objects that have no name: call '

@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 import os
+import pathlib
 from typing import Any
 
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import installation
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 
 Rows = Sequence[Mapping[str, float]]
+
+# Characters of `sparkline`, and those for terminals that lack them.
+SPARKS = '▁▂▃▄▅▆▇█'
+ASCII_SPARKS = '_.-=*#'
 
 _NAMES = dict(
   average_return='average return of episodes',
@@ -151,10 +157,42 @@ def grid(
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
-  """Writes a figure as PNG, atomically."""
-  with files.atomic_writer(path) as file:
-    # Without metadata, so that the same curves give the same file.
-    figure.savefig(file, format='png', dpi=120, metadata={'Software': None})
+  """Writes a figure atomically, in the format that the file's name ends in.
+
+  Args:
+    figure: a matplotlib figure.
+    path: path of the file, see `check_path`.
+  """
+  check_path(path)
+  picture_format = _format_of(path)
+  # Without metadata, so that the same curves give the same file.
+  metadata = {'png': 'Software', 'pdf': 'CreationDate', 'svg': 'Date'}
+  name = metadata.get(picture_format)
+  more = {} if name is None else dict(metadata={name: None})
+  with files.atomic_writer(path, make_folder=True) as file:
+    figure.savefig(file, format=picture_format, dpi=120, **more)
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+  """Raises a `ValueError` for a file that no picture can be written to.
+
+  Args:
+    path: path of the file; its name ends in a format of matplotlib.
+  """
+  from matplotlib.backends import backend_agg
+
+  known = backend_agg.FigureCanvasAgg.get_supported_filetypes()
+  if _format_of(path) not in known:
+    raise ValueError(
+      f'a picture cannot be written to {fields.shorten(str(path))}: its name '
+      f'must end in {", ".join(f".{name}" for name in sorted(known))}'
+    )
+  if pathlib.Path(path).is_dir():
+    raise ValueError(f'a picture cannot be written to {path}: it is a folder')
+
+
+def _format_of(path: str | os.PathLike[str]) -> str:
+  return pathlib.Path(path).suffix.lower().removeprefix('.')
 
 
 def _panels(number: int) -> tuple[Any, Sequence[Any]]:
@@ -177,11 +215,12 @@ def _new_figure(height: float = 4.2) -> Any:
   return figure.Figure(figsize=(7, height), layout='constrained')
 
 
-def sparkline(values: Sequence[float]) -> str:
+def sparkline(values: Sequence[float], marks: str = SPARKS) -> str:
   """Draws a curve as one line of text, for terminals.
 
   Args:
     values: the points; non-finite values leave a gap.
+    marks: characters from low to high.
 
   Returns:
     One character per point.
@@ -190,7 +229,6 @@ def sparkline(values: Sequence[float]) -> str:
   if not finite:
     return ' ' * len(values)
   low, high = min(finite), max(finite)
-  marks = '▁▂▃▄▅▆▇█'
   scale = (len(marks) - 1) / ((high - low) or 1.0)
   return ''.join(
     marks[round((value - low) * scale)] if np.isfinite(value) else ' '

@@ -1,12 +1,19 @@
-"""A progress bar: one line on a terminal, a line every 15 s elsewhere."""
+"""A progress bar: one line on a terminal, a line per minute elsewhere."""
 
 import math
 import sys
 import time
 from typing import TextIO
 
+from disco_rl.runs import console
+
 _WIDTH = 24
-_SECONDS_BETWEEN_LINES = 15.0
+_LINE_WIDTH = 500  # Of a file.
+_LEAST_FOR_TEXT = 12  # Columns beside bar and count, for anything else.
+_SECONDS_BETWEEN_LINES = 60.0
+# Full and empty, and what replaces them where the encoding lacks them.
+_MARKS = ('█', '·')
+_ASCII_MARKS = ('#', '.')
 
 
 class Progress:
@@ -33,10 +40,10 @@ class Progress:
     self._total = total
     self._done = done
     self._unit = unit
-    self._stream = stream or sys.stderr
+    self._stream: TextIO | None = stream or sys.stderr
     self._enabled = enabled
     self._last_time = time.monotonic()
-    self._last_line = -float('inf')
+    self._last_line = self._last_time
     self._rate: float | None = None  # Steps per second of typical chunks.
     self._is_first = True
     self._width = 0
@@ -62,7 +69,7 @@ class Progress:
       self._rate = old + 0.2 * (rate - old)
     self._is_first = False
     self._done, self._last_time = done, now
-    is_terminal = self._stream.isatty()
+    is_terminal = console.is_terminal(self._stream)
     is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
     if self._enabled and (is_terminal or is_due or done >= self._total):
       self._last_line = now
@@ -71,14 +78,12 @@ class Progress:
   def close(self) -> None:
     """Ends the line of a terminal."""
     if self._enabled and self._width:
-      self._stream.write('\n')
-      self._stream.flush()
+      console.write(self._stream, '\n')
       self._width = 0
 
-  def _line(self, note: str, values: dict[str, float]) -> str:
-    share = min(1.0, self._done / max(self._total, 1))
-    bar = '█' * int(_WIDTH * share) + '·' * (_WIDTH - int(_WIDTH * share))
-    parts = [f'{bar} {self._done}/{self._total}']
+  def _line(self, note: str, values: dict[str, float]) -> list[str]:
+    """Returns the parts of a line, the count first."""
+    parts = [f'{self._done}/{self._total}']
     parts += [f'{k} {x:.3g}' for k, x in values.items() if not math.isnan(x)]
     if self._rate is not None:
       left = (self._total - self._done) / max(self._rate, 1e-9)
@@ -87,15 +92,37 @@ class Progress:
         parts.append(f'{format_seconds(left)} left')
     if note:
       parts.append(note)
-    return '  '.join(parts)
+    return parts
 
-  def _write(self, line: str, is_terminal: bool) -> None:
+  def _fit(self, parts: list[str], width: int) -> str:
+    """Adds the bar, and joins as many parts as fit; the last is kept longest.
+
+    Args:
+      parts: from `_line`.
+      width: number of columns.
+    """
+    size = min(_WIDTH, width - len(parts[0]) - 1 - _LEAST_FOR_TEXT)
+    if size > 0:
+      share = min(1.0, self._done / max(self._total, 1))
+      is_shown = console.can_show(self._stream, ''.join(_MARKS))
+      full, empty = _MARKS if is_shown else _ASCII_MARKS
+      num_full = int(size * share)
+      bar = full * num_full + empty * (size - num_full)
+      parts = [f'{bar} {parts[0]}', *parts[1:]]
+    while len(parts) > 1 and len('  '.join(parts)) > width:
+      del parts[-2 if len(parts) > 2 else -1]
+    return '  '.join(parts)[:width]
+
+  def _write(self, parts: list[str], is_terminal: bool) -> None:
     if is_terminal:
-      self._stream.write('\r' + line.ljust(self._width))
+      # The last column is left free: some terminals wrap when it is written.
+      width = console.width(self._stream) - 1
+      line = self._fit(parts, width)
+      padded = line.ljust(min(self._width, width))
+      console.write(self._stream, f'\r{padded}')
       self._width = len(line)
     else:
-      self._stream.write(line + '\n')
-    self._stream.flush()
+      console.write(self._stream, self._fit(parts, _LINE_WIDTH) + '\n')
 
 
 def format_seconds(seconds: float) -> str:

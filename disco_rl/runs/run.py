@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
+from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import progress
@@ -25,6 +26,7 @@ class Run:
     bar: the progress bar.
     describe: summarises rows for the bar, see `sinks.Progress`.
     hooks: the hooks, see `loop.run`.
+    note: what the user should know before it goes on; empty for nothing.
   """
 
   trainable: loop.Trainable
@@ -36,31 +38,38 @@ class Run:
   bar: progress.Progress
   describe: Callable[[list[metrics.Row]], tuple[str, Mapping[str, float]]]
   hooks: Sequence[loop.Hook] = ()
+  note: str = ''
 
   def execute(
     self, should_stop: Callable[[], bool] = lambda: False
   ) -> loop.Outcome:
-    """Runs to the end, or until `should_stop`.
+    """Runs to the end, until `should_stop`, or until Ctrl-C.
 
     Args:
       should_stop: whether to stop, see `loop.run`.
 
     Returns:
       The outcome; the state of this object is donated.
+
+    Raises:
+      KeyboardInterrupt: after Ctrl-C, when the run is saved; except in a
+        command, whose outcome says so, see `interrupts.of_run`.
     """
     all_sinks: list[loop.Sink] = [sinks.Rows(self.rows)]
     if self.folder is not None:
+      all_sinks.append(sinks.Guard(self.folder.check_in_place))
       all_sinks.append(sinks.Csv(self.folder.metrics_path))
     all_sinks.append(sinks.Progress(self.bar, self.describe))
     state, self.state = self.state, None
-    return loop.run(
-      self.trainable,
-      state,
-      self.total,
-      sinks=all_sinks,
-      hooks=self.hooks,
-      should_stop=should_stop,
-    )
+    with interrupts.of_run(self.folder is not None) as is_interrupted:
+      return loop.run(
+        self.trainable,
+        state,
+        self.total,
+        sinks=all_sinks,
+        hooks=self.hooks,
+        should_stop=lambda: is_interrupted() or should_stop(),
+      )
 
   def close(self) -> None:
     """Frees the environments and unlocks the folder."""

@@ -14,15 +14,19 @@ Files are replaced atomically or grow by whole rows, so that a process may be
 killed at any time. Only one process at a time can write to a folder.
 """
 
+from collections.abc import Mapping
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import pathlib
 from typing import Any
 
+from disco_rl import fields
 from disco_rl.runs import files
 from disco_rl.runs import metrics
+from disco_rl.runs import reading
 
 # Version of `config.json` and of the files of a run; others cannot be opened.
 FORMAT = 2
@@ -46,6 +50,25 @@ _FILES = (
   'config.json',
   'state.npz',
 )
+
+
+# Those that are written after a checkpoint only.
+_AFTER_CHECKPOINT = (
+  *('curve.png', 'returns.png', 'rewards.png', 'training.png'),
+  'params_*.npz',
+)
+
+# Locked by the process that writes to the folder; the system unlocks it when
+# that process ends, in whatever way.
+_LOCK = '.lock'
+# Entries that every `config.json` has.
+_ENTRIES = {
+  'command': (str, 'the name of a command'),
+  'rule_settings': (dict, 'a group of settings'),
+  'is_by_name': (bool, 'true or false'),
+  'request': (dict, 'the request of the run'),
+  'settings': (dict, 'a group of settings'),
+}
 
 
 class RunFolderError(ValueError):
@@ -72,6 +95,7 @@ class RunFolder:
     path: str | os.PathLike[str],
     config: dict[str, Any],
     overwrite: bool = False,
+    numbered: bool = False,
   ) -> 'RunFolder':
     """Makes the folder of a new run.
 
@@ -79,25 +103,37 @@ class RunFolder:
       path: path of the folder, made if it does not exist.
       config: contents of `config.json`, of JSON types.
       overwrite: whether to remove a run that the folder already holds.
+      numbered: whether to append a number to the path if it exists, so that
+        the folder is a new one.
 
     Returns:
       The folder.
     """
     path = pathlib.Path(path)
+    is_new = numbered or not path.exists()
+    if numbered:
+      path = _make_numbered(path)
     if path.exists() and not path.is_dir():
       raise RunFolderError(f'{path} is a file, not a folder')
     if not overwrite:
-      check_free(path)
-      leftovers = [p for name in _FILES for p in path.glob(name)]
-      if leftovers:
-        raise RunFolderError(
-          f'{path} holds {leftovers[0].name}, a file of a run: choose another '
-          'folder, or remove such files (--overwrite)'
-        )
-    path.mkdir(parents=True, exist_ok=True)
+      _check_empty(path)
+    with files.storing(path):
+      path.mkdir(parents=True, exist_ok=True)
     folder = cls(path, config, _lock(path))
-    folder._remove_run()
-    folder.write_config(config)
+    try:
+      if not overwrite:
+        # Another process may have been faster, and have finished already.
+        _check_empty(path)
+      with files.storing(path):
+        folder._remove_run()
+      folder.write_config(config)
+    except BaseException:
+      if is_new:  # Nothing is left of a run that could not start.
+        with contextlib.suppress(OSError):
+          (path / _LOCK).unlink()
+          path.rmdir()
+      folder.close()
+      raise
     return folder
 
   @classmethod
@@ -139,6 +175,23 @@ class RunFolder:
     if self._lock is not None:
       self._lock.close()
 
+  def check_in_place(self) -> None:
+    """Raises a `StorageError` if the folder was removed or replaced."""
+    if self._lock is None:
+      return
+    try:
+      found = os.stat(self.path / _LOCK)
+    except OSError as error:
+      if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
+        return  # Writing will say why it fails, if it does.
+    else:
+      if os.path.samestat(found, os.fstat(self._lock.fileno())):
+        return
+    raise files.StorageError(
+      f'cannot write to {self.path}: the folder was removed, moved or replaced '
+      'since the run started'
+    )
+
   @property
   def metrics_path(self) -> pathlib.Path:
     """The path of the table of metrics."""
@@ -170,8 +223,15 @@ class RunFolder:
 
   def remove_params(self) -> None:
     """Removes the final parameters of all agents."""
-    for path in self.path.glob('params_*.npz'):
-      path.unlink(missing_ok=True)
+    with files.storing(self.path):
+      for path in self.path.glob('params_*.npz'):
+        path.unlink(missing_ok=True)
+
+  def shows_checkpoint(self) -> bool:
+    """Returns whether there are files that follow the first checkpoint."""
+    return any(
+      next(self.path.glob(pattern), None) for pattern in _AFTER_CHECKPOINT
+    )
 
   def write_config(self, config: dict[str, Any]) -> None:
     """Replaces `config.json`."""
@@ -241,11 +301,9 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
   if not holds_run(path):
     raise RunFolderError(f'{path} holds no run: there is no config.json in it')
   try:
-    config = json.loads((path / 'config.json').read_text(encoding='utf-8'))
-  except (OSError, ValueError) as error:
+    config = reading.read_json(path / 'config.json')
+  except reading.UnreadableFileError as error:
     raise RunFolderError(f'cannot read {path}/config.json: {error}') from None
-  if not isinstance(config, dict):
-    raise RunFolderError(f'{path}/config.json is not the config of a run')
   if config.get('format') != FORMAT:
     raise RunFolderError(
       f'{path} was made by another version of disco_rl: its config.json has '
@@ -255,25 +313,62 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
   return config
 
 
-def first_free(path: str | os.PathLike[str]) -> pathlib.Path:
-  """Returns the path, with a number appended if it exists already."""
-  path = pathlib.Path(path)
+def check_entries(
+  path: str | os.PathLike[str], config: Mapping[str, Any]
+) -> None:
+  """Raises a `RunFolderError` if entries of a config are missing or wrong.
+
+  Args:
+    path: path of the folder.
+    config: from `read_config`.
+  """
+  for name, (kind, words) in _ENTRIES.items():
+    if not isinstance(config.get(name), kind):
+      given = fields.shorten(config[name]) if name in config else 'nothing'
+      raise RunFolderError(
+        f'{path}/config.json is damaged: {name} must be {words}, got {given}'
+      )
+
+
+def _check_empty(path: pathlib.Path) -> None:
+  """Raises a `RunFolderError` if a folder has files of a run."""
+  check_free(path)
+  for pattern in _FILES:
+    for found in path.glob(pattern):
+      raise RunFolderError(
+        f'{path} holds {found.name}, a file of a run: choose another folder, '
+        'or remove such files (--overwrite)'
+      )
+
+
+def _make_numbered(path: pathlib.Path) -> pathlib.Path:
+  """Makes a new folder, with a number appended if the path exists already."""
+  with files.storing(path.parent):
+    path.parent.mkdir(parents=True, exist_ok=True)
   free, number = path, 1
-  while free.exists():
-    number += 1
-    free = path.with_name(f'{path.name}-{number}')
-  return free
+  with files.storing(path):
+    while True:
+      try:
+        # Fails if it exists, so that no two processes get the same one.
+        free.mkdir()
+      except FileExistsError:
+        number += 1
+        free = path.with_name(f'{path.name}-{number}')
+      else:
+        return free
 
 
 def _lock(path: pathlib.Path) -> Any:
   """Locks a folder until the result is closed, or this process ends."""
-  file = (path / '.lock').open('wb')
+  with files.storing(path):
+    file = (path / _LOCK).open('wb')
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-  except OSError:
-    with contextlib.suppress(OSError):
-      file.close()
+  except BlockingIOError:
+    file.close()
     raise RunFolderError(
       f'{path} is being written to by another process'
     ) from None
+  except OSError:
+    pass  # The file system has no locks.
   return file

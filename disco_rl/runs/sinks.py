@@ -22,6 +22,22 @@ class Rows:
     """Does nothing."""
 
 
+class Guard:
+  """Checks, before rows are written, that they can be."""
+
+  def __init__(self, check: Callable[[], None]):
+    """Sets the check, which raises an error to stop the run."""
+    self._check = check
+
+  def write(self, rows: list[metrics.Row]) -> None:
+    """Calls the check."""
+    del rows
+    self._check()
+
+  def close(self) -> None:
+    """Does nothing."""
+
+
 class Csv:
   """Appends rows to a CSV file."""
 

@@ -20,7 +20,7 @@ UPDATE_RULES: dict[str, Callable[..., base.UpdateRule]] = {
   'actor_critic': actor_critic.ActorCritic,
   'policy_gradient': policy_gradient.PolicyGradientUpdate,
 }
-_BUILT_IN = frozenset(UPDATE_RULES)
+BUILT_IN = frozenset(UPDATE_RULES)
 # Name of a registered rule to a function that makes its agents' settings.
 SETTINGS_FNS: dict[str, Callable[[], config_dict.ConfigDict]] = {}
 
@@ -42,7 +42,7 @@ def register_rule(
       arguments, no hyper-parameters, a small network, and a critic if the rule
       needs one.
   """
-  utils.check_name(name, 'rule', _BUILT_IN)
+  utils.check_name(name, 'rule', BUILT_IN)
   if not callable(rule_class):
     raise ValueError(
       f'register_rule wants a class of update rules, got {rule_class!r}'
@@ -60,7 +60,7 @@ def known_names() -> list[str]:
 
 def origin_of(name: str) -> str:
   """Returns `'hand-designed'` for the library's rules, or `'registered'`."""
-  return 'hand-designed' if name in _BUILT_IN else 'registered'
+  return 'hand-designed' if name in BUILT_IN else 'registered'
 
 
 def get_update_rule(name: str, **kwargs: Any) -> base.UpdateRule:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from disco_rl.cli import errors
 from disco_rl.cli import main
 
 
@@ -25,3 +26,39 @@ def test_help_does_not_wait_for_jax():
     'assert "jax" not in sys.modules'
   )
   subprocess.run([sys.executable, '-c', program], check=True)
+
+
+def test_a_traceback_is_shown_on_request(tmp_path, capsys):
+  arguments = ['compare', str(tmp_path / 'nowhere')]
+  assert main.main(arguments) == 2
+  sentence = capsys.readouterr().err
+  assert sentence.startswith('disco-rl compare: error: ')
+  assert sentence.count('\n') == 1
+  assert main.main([*arguments, '--traceback']) == 2
+  shown = capsys.readouterr().err
+  assert 'Traceback (most recent call last)' in shown
+  assert 'RunFolderError' in shown and shown.endswith(sentence)
+
+
+class _ForeignError(RuntimeError):
+  is_user_facing = True
+
+
+@pytest.mark.parametrize(
+  ('error', 'message'),
+  [
+    (ValueError('a number'), 'a number'),
+    (PermissionError(13, 'Permission denied', 'x.npz'), 'permission denied'),
+    (_ForeignError('the environment'), 'the environment'),
+  ],
+)
+def test_errors_of_users_are_one_sentence(error, message):
+  with pytest.raises(errors.UsageError, match=message) as caught:
+    with errors.as_usage_errors():
+      raise error
+  assert 'Errno' not in str(caught.value) and caught.value.__cause__ is error
+
+
+def test_errors_of_ours_have_a_traceback():
+  with pytest.raises(KeyError), errors.as_usage_errors():
+    raise KeyError('x')

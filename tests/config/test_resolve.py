@@ -95,7 +95,7 @@ def test_seeds():
   for request, message in [
     (dict(seed=-1), 'seed must be a whole number between 0 and 2147483647'),
     (dict(num_seeds=0), 'num_seeds must be a whole number of at least 1'),
-    (dict(seed=2**31 - 1, num_seeds=2), 'seeds must be a list of items, each'),
+    (dict(seed=2**31 - 1, num_seeds=2), 'seed 2147483647 is too large for 2'),
   ]:
     with pytest.raises(ValueError, match=message):
       _evaluation(**request)

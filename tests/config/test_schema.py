@@ -107,13 +107,15 @@ def test_settings_of_an_environment_keep_the_type_of_their_default():
   """Whatever they are called: these are other people's names."""
   assert schema.check('env.batch_size', -1, default=3) == -1
   assert schema.check('eval.env.maze.seed', 'x', default='y') == 'x'
-  assert schema.check('env.limit', float('inf'), default=1.0) == float('inf')
+  assert schema.check('env.limit', float('inf'), default=float('inf')) > 1e38
+  assert schema.check('env.limit', 1.5, default=float('inf')) == 1.5
   assert schema.check('env.anything', 'x', default=None) == 'x'
   assert schema.check('env.names', ['a'], default=('b', 'c')) == ('a',)
   for value, default, wanted in [
     ('x', 3, 'a whole number'),
     ('x', 0.5, 'a number'),
     (1, True, 'true or false'),
+    (float('inf'), 0.5, 'a number'),
     ((1, 'x'), (2, 3), 'a list of items, each a whole number'),
   ]:
     with pytest.raises(ValueError, match=f'env.x must be {wanted}, got'):

@@ -10,7 +10,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / 'disco_rl'
 # From low to high. Members of one layer do not import each other, but for
 # `WITHIN_A_LAYER`.
 LAYERS = (
-  ('types', 'utils', 'compat', 'installation'),
+  ('types', 'utils', 'compat', 'fields', 'installation', 'memory'),
   ('optimizers',),
   ('runs',),
   ('environments', 'networks', 'value_fns'),
@@ -26,6 +26,7 @@ LAYERS = (
 LEVELS = {name: i for i, layer in enumerate(LAYERS) for name in layer}
 WITHIN_A_LAYER = {
   ('compat', 'types'),
+  ('utils', 'fields'),
   ('utils', 'types'),
   ('value_fns', 'networks'),
 }

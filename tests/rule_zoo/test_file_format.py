@@ -67,7 +67,7 @@ def test_saving_replaces_the_whole_file_or_nothing(saved, monkeypatch):
     ({'a': {'w': jnp.array([1.0, jnp.nan])}}, None, 'a/w contains NaN'),
     ({'a': {'w': jnp.array([1])}}, None, 'a/w is of dtype int32'),
     (PARAMS, {'when': object()}, 'metadata: .*not JSON serializable'),
-    (PARAMS, {'text': 'x' * 70_000}, 'metadata takes 70012 bytes'),
+    (PARAMS, {'text': 'x' * 70_000}, 'metadata takes 70035 bytes'),
   ],
 )
 def test_bad_parameters_are_not_saved(tmp_path, params, metadata, message):

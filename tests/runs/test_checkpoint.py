@@ -31,10 +31,10 @@ def _assert_same(actual, wanted):
 
 
 def test_round_trip(tmp_path):
-  checkpoint.save(tmp_path / 'run' / 'state.npz', TREE)
-  _assert_same(checkpoint.load(tmp_path / 'run' / 'state.npz', TREE), TREE)
+  checkpoint.save(tmp_path / 'state.npz', TREE)
+  _assert_same(checkpoint.load(tmp_path / 'state.npz', TREE), TREE)
   # Keys draw on as if nothing had happened.
-  loaded = checkpoint.load(tmp_path / 'run' / 'state.npz', TREE)
+  loaded = checkpoint.load(tmp_path / 'state.npz', TREE)
   np.testing.assert_array_equal(
     jax.random.uniform(loaded['key'][0]), jax.random.uniform(TREE['key'][0])
   )
@@ -43,8 +43,8 @@ def test_round_trip(tmp_path):
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
-    (dict(steps=jnp.zeros(2, jnp.int32)), 'steps is'),
-    (dict(steps=jnp.array(7.0)), 'steps is'),
+    (dict(steps=jnp.zeros(2, jnp.int32)), 'steps has the'),
+    (dict(steps=jnp.array(7.0)), 'steps has the'),
     (dict(more=jnp.zeros(1)), r"missing \['more'\]"),
     (dict(mask=None), r"not expected \['mask'\]"),
   ],

@@ -1,7 +1,14 @@
 """Plans start and resume runs of anything trainable."""
 
+import os
+import shutil
+import signal
+import time
+
 import pytest
 
+from disco_rl.runs import checkpoint
+from disco_rl.runs import files
 from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -23,7 +30,8 @@ class Plan(plan_lib.Plan):
 
   def __init__(self, steps, **settings):
     self.request = dict(steps=steps, settings={})
-    self._set_config(Settings(steps=steps, **settings), {}, needs_objects=False)
+    all_settings = Settings(steps=steps, checkpoint_every=2, **settings)
+    self._set_config(all_settings, {}, needs_objects=False)
     self.made = []
 
   def make_trainable(self):
@@ -92,3 +100,105 @@ def test_a_run_made_of_objects_is_not_resumed_by_its_name(tmp_path):
       plan_lib.request_of_folder(folder, None, is_complete=False)
     request = plan_lib.request_of_folder(folder, 8, is_complete=True)
   assert request == dict(steps=8)
+
+
+def _act_at(plan, step, action):
+  """Calls a function while a step of a plan's trainable is computed."""
+  make = plan.make_trainable
+
+  def make_trainable():
+    trainable = make()
+    advance = trainable.advance
+
+    def acting_advance(state, total):
+      if state['step'] == step:
+        action()
+      return advance(state, total)
+
+    trainable.advance = acting_advance
+    return trainable
+
+  plan.make_trainable = make_trainable
+  return plan
+
+
+def _press_ctrl_c():
+  os.kill(os.getpid(), signal.SIGINT)
+  time.sleep(0.3)
+
+
+def test_ctrl_c_in_the_library_saves_and_is_raised(tmp_path):
+  plan = _act_at(Plan(9), 4, _press_ctrl_c)
+  with pytest.raises(KeyboardInterrupt):
+    _execute(plan, tmp_path / 'x')
+  assert not any(trainable.is_open for trainable in plan.made)
+  state = checkpoint.load(tmp_path / 'x' / 'state.npz', dict(step=0))
+  assert state == dict(step=5)
+  _, rows = _execute(Plan(9), tmp_path / 'x', resume=True)
+  assert [row['iteration'] for row in rows] == list(range(1, 10))
+
+
+def test_a_folder_that_is_removed_ends_the_run(tmp_path):
+  out = tmp_path / 'x'
+  plan = _act_at(Plan(9), 4, lambda: shutil.rmtree(out))
+  with pytest.raises(files.StorageError, match='the folder was removed'):
+    _execute(plan, out)
+  assert not out.exists()
+  assert not any(trainable.is_open for trainable in plan.made)
+
+
+@pytest.mark.parametrize('name', ['metrics.csv', 'state.npz'])
+def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, name):
+  """The row or the checkpoint of step 4 cannot be written."""
+  whole, out = tmp_path / 'whole', tmp_path / 'x'
+  _execute(Plan(9), whole)
+  reason = files.reason
+  monkeypatch.setattr(files, 'reason', lambda _: 'the disk is full')
+
+  def fill():
+    # No file may be opened under this name, as on a full disk.
+    (out / name).rename(out / 'kept')
+    (out / name).mkdir()
+
+  with pytest.raises(files.StorageError, match=f'{name}: the disk is full'):
+    _execute(_act_at(Plan(9), 3, fill), out)
+  monkeypatch.setattr(files, 'reason', reason)
+  (out / name).rmdir()
+  (out / 'kept').rename(out / name)
+  assert checkpoint.load(out / 'state.npz', dict(step=0)) == dict(step=2)
+  _execute(Plan(9), out, resume=True)
+  for file in ('metrics.csv', 'state.npz', 'config.json'):
+    assert (out / file).read_bytes() == (whole / file).read_bytes()
+
+
+def test_a_state_and_rows_that_do_not_fit_are_said(tmp_path):
+  out = tmp_path / 'x'
+  _execute(Plan(9), out, stop_at=5)
+  state, rows = (out / 'state.npz'), (out / 'metrics.csv')
+  saved, text = state.read_bytes(), rows.read_text()
+  resume = lambda: Plan(9).open(out, resume=True, show_progress=False)
+  for step, message in ((-1, 'impossible'), (3, 'older'), (10, 'impossible')):
+    checkpoint.save(state, dict(step=step))
+    with pytest.raises(run_folder.RunFolderError, match=message):
+      resume()
+  state.unlink()
+  with pytest.raises(run_folder.RunFolderError, match='is missing'):
+    resume()
+  state.write_bytes(saved)
+  rows.write_text('\n'.join(text.splitlines()[:3]) + '\n')
+  with pytest.raises(run_folder.RunFolderError, match='has no row'):
+    resume()
+  rows.unlink()
+  with pytest.warns(UserWarning, match='has no rows, though step 5 is done'):
+    resume().close()
+  rows.write_text('\n'.join(text.splitlines()[::5]) + '\n')
+  with pytest.warns(UserWarning, match='lacks rows before step 5'):
+    resume().close()
+  rows.write_text(text)
+  resume().close()
+  # Killed before its first checkpoint.
+  state.unlink()
+  rows.write_text('\n'.join(text.splitlines()[:3]) + '\n')
+  with pytest.warns(UserWarning, match='begins again'):
+    _, all_rows = _execute(Plan(9), out, resume=True)
+  assert len(all_rows) == 9

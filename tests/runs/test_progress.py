@@ -57,3 +57,56 @@ def test_the_first_piece_of_work_makes_no_estimate(clock):
   clock[0] += 2
   bar.update(2, meta_loss=1.0)
   assert stream.getvalue().strip().endswith('0.5 it/s  16 s left')
+
+
+@pytest.mark.parametrize('columns', [1, 12, 20, 40, 80, 200])
+def test_a_line_never_wraps(clock, monkeypatch, columns):
+  monkeypatch.setenv('COLUMNS', str(columns))
+  stream = _Terminal()
+  bar = progress.Progress(1000, stream=stream)
+  names = [f'return/environment_{i}' for i in range(5)]
+  for done in range(1, 10):
+    clock[0] += 7
+    bar.update(100 * done, **dict.fromkeys(names, 0.125 * done))
+  lines = stream.getvalue().split('\r')[1:]
+  assert len(lines) == 9 and max(map(len, lines)) <= columns - 1
+  if columns >= 20:
+    assert lines[-1].startswith('900/1000') == (columns < 40)
+    assert '900/1000' in lines[-1] and lines[-1].strip().endswith(' s left')
+  if columns == 200:
+    assert all(name in lines[-1] for name in names)
+
+
+def test_elsewhere_there_is_a_line_per_minute(clock, monkeypatch):
+  for terminal in (False, True):  # A dumb one.
+    monkeypatch.setenv('TERM', 'dumb' if terminal else 'xterm')
+    stream = _Terminal() if terminal else io.StringIO()
+    bar = progress.Progress(1000, stream=stream)
+    for done in range(1, 1001):
+      clock[0] += 1
+      bar.update(done)
+    bar.close()
+    shown = stream.getvalue()
+    assert '\r' not in shown and '\033' not in shown
+    lines = shown.splitlines()
+    assert len(lines) == 17  # One for each of 16 minutes, and the last.
+    assert '1000/1000' in lines[-1]
+
+
+def test_an_encoding_without_blocks(clock):
+  stream = io.TextIOWrapper(io.BytesIO(), encoding='ascii')
+  bar = progress.Progress(2, stream=stream)
+  bar.update(1)
+  clock[0] += 1
+  bar.update(2)
+  stream.seek(0)
+  assert '#' * 24 + ' 2/2' in stream.read()
+
+
+def test_a_broken_stream_stops_nothing(clock):
+  stream = _Terminal()
+  stream.close()
+  for broken in (stream, None):
+    bar = progress.Progress(2, stream=broken)
+    bar.update(2)
+    bar.close()

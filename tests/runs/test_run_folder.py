@@ -1,9 +1,14 @@
 """Folders of runs: which are opened, and which are refused."""
 
+from concurrent import futures
 import json
+import shutil
+import subprocess
+import sys
 
 import pytest
 
+from disco_rl.runs import files
 from disco_rl.runs import run_folder
 
 CONFIG = dict(format=run_folder.FORMAT, command='eval')
@@ -38,7 +43,7 @@ def test_a_run_of_another_format_is_refused(tmp_path, config, found):
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    ('[]', 'is not the config of a run'),
+    ('[]', 'is not a group of entries'),
     ('{"format"', r'cannot read .*config\.json'),
   ],
 )
@@ -63,3 +68,69 @@ def test_files_that_look_like_those_of_a_run_are_not_removed(tmp_path):
   assert (tmp_path / 'metrics.csv').read_text() == 'mine'
   run_folder.RunFolder.create(tmp_path, CONFIG, overwrite=True).close()
   assert not (tmp_path / 'metrics.csv').exists()
+
+
+def test_runs_that_start_at_once_get_folders_of_their_own(tmp_path):
+  path = tmp_path / 'runs' / 'catch'
+  create = lambda _: run_folder.RunFolder.create(path, CONFIG, numbered=True)
+  with futures.ThreadPoolExecutor(8) as threads:
+    folders = list(threads.map(create, range(8)))
+  names = {folder.path.name for folder in folders}
+  assert names == {'catch', *(f'catch-{i}' for i in range(2, 9))}
+  for folder in folders:
+    assert run_folder.read_config(folder.path) == CONFIG
+    folder.close()
+
+
+def test_a_run_that_was_faster_is_not_removed(tmp_path, monkeypatch):
+  """It began and ended between the first look and the lock."""
+  lock = run_folder._lock
+
+  def late(path):
+    (path / 'config.json').write_text('{}')
+    return lock(path)
+
+  monkeypatch.setattr(run_folder, '_lock', late)
+  with pytest.raises(run_folder.RunFolderError, match='already holds a run'):
+    run_folder.RunFolder.create(tmp_path / 'x', CONFIG)
+  assert (tmp_path / 'x' / 'config.json').read_text() == '{}'
+
+
+def test_the_lock_of_a_dead_process_does_not_block(tmp_path):
+  program = (
+    'import sys, time; from disco_rl.runs import run_folder\n'
+    'folder = run_folder.RunFolder.create(sys.argv[1], dict(format=2))\n'
+    'print("locked", flush=True); time.sleep(60)'
+  )
+  process = subprocess.Popen(
+    [sys.executable, '-c', program, str(tmp_path / 'x')],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stdout.readline() == 'locked\n'
+  with pytest.raises(run_folder.RunFolderError, match='another process'):
+    run_folder.RunFolder.reopen(tmp_path / 'x')
+  process.kill()
+  process.communicate()
+  run_folder.RunFolder.reopen(tmp_path / 'x').close()
+
+
+def test_a_folder_that_was_removed_or_replaced_is_noticed(tmp_path):
+  with run_folder.RunFolder.create(tmp_path / 'x', CONFIG) as folder:
+    folder.check_in_place()
+    shutil.rmtree(folder.path)
+    with pytest.raises(files.StorageError, match='removed, moved or replaced'):
+      folder.check_in_place()
+    with run_folder.RunFolder.create(tmp_path / 'x', CONFIG):
+      with pytest.raises(files.StorageError, match='replaced'):
+        folder.check_in_place()
+
+
+def test_a_run_that_cannot_start_leaves_nothing(tmp_path, monkeypatch):
+  def full(self, config):
+    raise files.StorageError('the disk is full')
+
+  monkeypatch.setattr(run_folder.RunFolder, 'write_config', full)
+  with pytest.raises(files.StorageError):
+    run_folder.RunFolder.create(tmp_path / 'x', CONFIG)
+  assert list(tmp_path.iterdir()) == []

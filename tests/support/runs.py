@@ -1,6 +1,7 @@
 """Runs of the command line in processes of their own, and their folders."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from disco_rl.cli import main
 from disco_rl.runs import compilation_cache
 from disco_rl.runs import files
 from disco_rl.runs import metrics
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 # Options of `disco-rl eval` for programs that compile quickly.
 TINY = [
@@ -23,22 +26,36 @@ TINY = [
 
 
 def start(command, *arguments, **options):
-  """The command in a process of its own, sharing this one's programs."""
+  """The command in a process of its own, sharing this one's programs.
+
+  Args:
+    command: e.g. `'eval'`.
+    *arguments: its arguments.
+    **options: further options of `subprocess.Popen`; those of `env` are added.
+
+  Returns:
+    The process.
+  """
   compilation_cache.publish()
   environment = {
     **os.environ,
     compilation_cache.VARIABLE: str(compilation_cache.common_folder() or 'off'),
     'JAX_NUM_CPU_DEVICES': '8',
+    'PYTHONPATH': str(ROOT),
+    **options.pop('env', {}),
   }
   program = [sys.executable, '-m', 'disco_rl.cli.main', command, '--quiet']
+  pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   return subprocess.Popen(
-    [*program, *arguments],
-    env=environment,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-    **options,
+    [*program, *arguments], env=environment, **{**pipes, **options}
   )
+
+
+def finish(command, *arguments, **options):
+  """Runs a command to its end; returns its exit code, output and errors."""
+  process = start(command, *arguments, **options)
+  out, error = process.communicate()
+  return process.returncode, out, error
 
 
 def wait_for_rows(out, count, process):

@@ -16,6 +16,7 @@ import dm_env
 from ml_collections import config_dict
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
@@ -40,6 +41,21 @@ def get_config(name: str) -> config_dict.ConfigDict:
       max_frames=108_000,  # Of an episode: half an hour.
       num_threads=0,  # 0: as many as there are cores.
     )
+  )
+
+
+def get_fields(name: str) -> dict[str, fields.Field]:
+  """Returns the types and ranges of settings, see `get_config`."""
+  del name
+  return dict(
+    random_seed=fields.SEED,
+    size=fields.Field(int, low=1, limit=1024),
+    frame_stack=fields.FRAME_STACK,
+    frame_skip=fields.Field(int, low=1, limit=1000),
+    sticky_actions=fields.Field(float, low=0, high=1),
+    max_noops=fields.Field(int, low=0, limit=10_000),
+    max_frames=fields.Field(int, low=1, limit=fields.MAX_COUNT),
+    num_threads=fields.Field(int, low=0, limit=1024),
   )
 
 
@@ -94,7 +110,9 @@ class AtariEnvironment(base.Environment):
       reward_clipping=settings.clip_rewards,
       use_fire_reset=settings.fire_on_reset,
     )
-    self._seed: int | None = int(settings.random_seed) * batch_size
+    # The emulator takes seeds of 31 bits.
+    seed = int(settings.random_seed) * batch_size
+    self._seed: int | None = seed % fields.MAX_SEED
     self._shape = (settings.size, settings.size, settings.frame_stack)
 
   def single_observation_spec(self) -> types.SpecsTree:

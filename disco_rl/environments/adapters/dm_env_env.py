@@ -13,6 +13,7 @@ from typing import Any
 
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl.environments import base
 from disco_rl.environments import factories
 from disco_rl.environments import foreign
@@ -32,6 +33,12 @@ def get_config(name: str) -> config_dict.ConfigDict:
       worker_timeout=worker_env.TIMEOUT,  # Seconds, see `worker_env.make`.
     )
   )
+
+
+def get_fields(name: str) -> dict[str, fields.Field]:
+  """Returns the types and ranges of settings, see `get_config`."""
+  del name
+  return dict(random_seed=fields.SEED, num_workers=fields.WORKERS)
 
 
 def build(

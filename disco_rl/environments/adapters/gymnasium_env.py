@@ -19,6 +19,7 @@ import jax
 from ml_collections import config_dict
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
@@ -41,6 +42,16 @@ def get_config(name: str) -> config_dict.ConfigDict:
       num_workers=0,  # Worker processes; 0 to use this process.
       worker_timeout=worker_env.TIMEOUT,  # Seconds, see `worker_env.make`.
     )
+  )
+
+
+def get_fields(name: str) -> dict[str, fields.Field]:
+  """Returns the types and ranges of settings, see `get_config`."""
+  del name
+  return dict(
+    random_seed=fields.SEED,
+    frame_stack=fields.FRAME_STACK,
+    num_workers=fields.WORKERS,
   )
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from ml_collections import config_dict
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
@@ -31,6 +32,16 @@ def get_config(name: str) -> config_dict.ConfigDict:
     if isinstance(getattr(params, field.name), bool | int | float)
   }
   return config_dict.ConfigDict(dict(params=numbers))
+
+
+def get_fields(name: str) -> dict[str, fields.Field]:
+  """Returns the types and ranges of settings, see `get_config`."""
+  whole = fields.Field(int, low=-fields.MAX_SEED, high=fields.MAX_SEED)
+  return {
+    f'params.{key}': whole
+    for key, value in get_config(name).params.items()
+    if type(value) is int  # In JAX, they have 32 bits.
+  }
 
 
 def build(

@@ -1,0 +1,69 @@
+"""Checks of settings that depend on several of them."""
+
+from collections.abc import Iterable
+
+from ml_collections import config_dict
+
+from disco_rl import fields
+from disco_rl.config import batching as batching_lib
+from disco_rl.config import schema
+from disco_rl.environments import registry
+
+# Environments in Python of all agents together; each takes memory and time.
+_MAX_HOST_STREAMS = 2**14
+
+
+def declared_fields(group: str, env: str) -> dict[str, fields.Field]:
+  """Returns the fields of an environment's settings, by path.
+
+  Args:
+    group: path of the group that has them.
+    env: name of the environment.
+  """
+  declared = registry.settings_fields(env)
+  return {f'{group}.{name}': field for name, field in declared.items()}
+
+
+def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
+  """Checks and returns the seeds of a population, all of which must differ."""
+  checked = schema.check('seeds', list(seeds))
+  if not checked or len(set(checked)) != len(checked):
+    raise ValueError(
+      'seeds must be one or more different numbers, got '
+      f'{fields.shorten(checked)}'
+    )
+  return checked
+
+
+def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
+  """Raises a `ValueError` if agents do not learn with the rule that was loaded.
+
+  Args:
+    agent: the agents' settings.
+    kind: the kind of the rule.
+  """
+  name = agent.update_rule_name
+  if name != kind:
+    raise ValueError(
+      f'agent.update_rule_name must be {kind}, the kind of the rule, got '
+      f'{name}: choose another rule instead (--rule; in Python: rule=...)'
+    )
+
+
+def check_streams(
+  env: str, sizes: batching_lib.Batching, num_seeds: int
+) -> None:
+  """Raises a `ValueError` for more environments in Python than can be made.
+
+  Args:
+    env: their name.
+    sizes: the sizes of one agent's batches.
+    num_seeds: number of agents.
+  """
+  total = sizes.num_envs * num_seeds
+  if total > _MAX_HOST_STREAMS:
+    raise ValueError(
+      f'batching.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
+      f'makes {total} environments {env}, which run in Python: at most '
+      f'{_MAX_HOST_STREAMS} are accepted'
+    )

@@ -1,0 +1,95 @@
+"""Checks that a population fits into memory, before any of it is made."""
+
+from typing import Any
+
+import jax
+
+from disco_rl import memory
+from disco_rl import types
+from disco_rl.config import batching as batching_lib
+from disco_rl.evaluation import agent_loop
+from disco_rl.learning import actors
+
+# What needs memory to the settings that it depends on.
+_SIZES = {
+  'replay': 'batching.replay_capacity, batching.rollout_length, the number of '
+  'seeds, or the size of observations',
+  'agents': 'the sizes of the network, or the number of seeds',
+  'environments': 'batching.num_envs, the number of seeds, or the size of '
+  'observations',
+  'observations of one rollout': 'batching.num_envs, batching.rollout_length, '
+  'the number of seeds, or the size of observations',
+  'a step': 'batching.batch_size, batching.rollout_length, batching.num_envs, '
+  'or the sizes of the network',
+}
+
+
+def check_observations(
+  spec: types.SpecsTree, batching: batching_lib.Batching, num_seeds: int
+) -> None:
+  """Raises a `ValueError` for rollouts that are too large.
+
+  Args:
+    spec: specs of one observation.
+    batching: the sizes of one agent's batches.
+    num_seeds: number of agents.
+  """
+  total = memory.of_arrays(spec) * batching.env_steps * num_seeds
+  memory.check({'observations of one rollout': total}, _SIZES)
+
+
+def check_state(spec: agent_loop.LoopState) -> dict[str, int]:
+  """Raises a `ValueError` if a state does not fit.
+
+  Args:
+    spec: specs of the state of all agents.
+
+  Returns:
+    Its parts, to their bytes.
+  """
+  parts = {
+    'replay': memory.of_arrays(spec.buffer),
+    'agents': memory.of_arrays(spec.learner),
+    'environments': memory.of_arrays((spec.actor, spec.episodes)),
+  }
+  memory.check(parts, _SIZES)
+  return parts
+
+
+def check_step(state: dict[str, int], rollouts: Any, traced: Any) -> None:
+  """Raises a `ValueError` if a state and an iteration do not fit.
+
+  Args:
+    state: from `check_state`.
+    rollouts: specs of the rollouts; None if they are inside the program.
+    traced: the traced program of an iteration.
+  """
+  step = memory.of_arrays(rollouts) + memory.of_program(traced)
+  memory.check({**state, 'a step': step}, _SIZES)
+
+
+def host_rollout(
+  actor: actors.HostActor, spec: agent_loop.LoopState, num_steps: int
+) -> types.ActorRollout:
+  """Returns the specs of one agent's rollout in an environment on the host.
+
+  Args:
+    actor: the actor of any agent.
+    spec: specs of the state of all agents.
+    num_steps: T+1.
+
+  Returns:
+    Specs [T+1, B, ...], with the network's first state only.
+  """
+  params, state = jax.tree.map(
+    lambda x: types.ArraySpec(x.shape[1:], x.dtype),
+    (spec.learner.params, spec.actor),
+  )
+  first_state = jax.tree.map(
+    lambda x: types.ArraySpec((1, *x.shape), x.dtype), state.net_state
+  )
+  rollout = actor.rollout_spec(params, state, num_steps)
+  return jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
+    rollout.replace(states=first_state),
+  )

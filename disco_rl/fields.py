@@ -1,0 +1,288 @@
+"""What a setting may be: its type, its range, and what a refusal says.
+
+  steps = Field(int, low=1, limit=MAX_COUNT)
+  check(steps, 'steps', 1e3)  # 1000
+  check(steps, 'steps', 0)  # Raises: steps must be a whole number of at least 1
+
+Environments declare the fields of their settings beside their defaults; all
+others are in `config/schema.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+# Numbers of seeds, agents and devices that no run exceeds.
+MAX_LANES = 4096
+# Numbers of iterations, updates and the like; they are counted in 32 bits.
+MAX_COUNT = 10**9
+# Batches, rollouts and environments. Far smaller ones are already refused if
+# they do not fit into memory; these bounds keep the estimate itself short.
+MAX_SIZE = 10**6
+# Width of a layer, and number of layers.
+MAX_WIDTH = 2**16
+MAX_LAYERS = 32
+MAX_SEED = 2**31 - 1
+# Numbers beyond this are infinite in the precision of all computations.
+MAX_FLOAT = 1e38
+
+_MAX_TEXT = 10_000
+_MAX_ITEMS = 1000
+_MAX_DEPTH = 8
+_MAX_INT = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+  """The type and range of a setting.
+
+  Attributes:
+    kind: its type; None for any plain value.
+    low: smallest value.
+    high: largest value.
+    above: exclusive lower bound.
+    below: exclusive upper bound.
+    limit: a size that no sane run exceeds; messages have it only if it is
+      exceeded.
+    choices: all valid values, or a function that lists them.
+    optional: whether it may be None.
+    items: type and range of the items of a sequence; None for any.
+    max_items: largest number of items of a sequence.
+    finite: whether a number must be finite.
+    accepts: a further condition, which `words` describe.
+    words: e.g. `'an odd number'`, instead of the type.
+  """
+
+  kind: type | None = None
+  low: float | None = None
+  high: float | None = None
+  above: float | None = None
+  below: float | None = None
+  limit: float | None = None
+  choices: Sequence[str] | Callable[[], Sequence[str]] | None = None
+  optional: bool = False
+  items: 'Field | None' = None
+  max_items: int = _MAX_ITEMS
+  finite: bool = True
+  accepts: Callable[[Any], bool] | None = None
+  words: str = ''
+
+
+# Settings that environments have in common.
+SEED = Field(int, low=0, high=MAX_SEED)
+WORKERS = Field(int, low=0, limit=256)
+FRAME_STACK = Field(int, low=1, limit=256)
+
+_KINDS = {
+  bool: 'true or false',
+  int: 'a whole number',
+  float: 'a number',
+  str: 'a text',
+  tuple: 'a list',
+  dict: 'a group of settings',
+}
+
+
+def describe(field: Field, with_limit: bool = False) -> str:
+  """Describes the valid values, e.g. as `a whole number of at least 1`.
+
+  Args:
+    field: the field.
+    with_limit: whether to include its limits.
+
+  Returns:
+    Words that follow `must be`.
+  """
+  text = _KINDS.get(field.kind or object, 'a finite number, a text or a list')
+  if field.choices is not None:
+    text = f'one of {", ".join(_choices(field))}'
+  text = field.words or text
+  high = field.limit if with_limit and field.high is None else field.high
+  bounds = {
+    'of at least': field.low,
+    'above': field.above,
+    'of at most': high,
+    'below': field.below,
+  }
+  limits = [
+    f'{word} {_plain(x)}' for word, x in bounds.items() if x is not None
+  ]
+  if field.low is not None and high is not None:
+    limits = [f'between {_plain(field.low)} and {_plain(high)}']
+  text = ' '.join([text, ' and '.join(limits)]).strip()
+  if field.items is not None:
+    text += f' of up to {field.max_items} items' if with_limit else ' of items'
+    text += f', each {describe(field.items, with_limit)}'
+  return f'{text}, or none' if field.optional else text
+
+
+def check(field: Field, path: str, value: Any) -> Any:
+  """Checks the value of a setting, and converts it to its type.
+
+  Args:
+    field: its type and range.
+    path: its full name, for the message.
+    value: the value.
+
+  Returns:
+    The converted value.
+
+  Raises:
+    ValueError: if the value is not valid.
+  """
+  if value is None and field.optional:
+    return None
+  given, value = value, _convert(value, field)
+  has_kind = value is not None and _has_kind(field, value)
+  is_within = has_kind and _is_within_limits(field, value)
+  if not is_within:
+    raise ValueError(
+      f'{path} must be {describe(field, with_limit=has_kind)}, got '
+      f'{shorten(given)}'
+    )
+  if field.choices is None and field.items is None:
+    check_plain(path, value)
+  return value
+
+
+def check_plain(path: str, value: Any, depth: int = 0) -> None:
+  """Raises a `ValueError` for plain values of absurd size or depth.
+
+  Args:
+    path: full name of the setting, for the message.
+    value: numbers, texts, and lists and groups of them. Other objects, which
+      only Python programs can pass, are not looked at.
+    depth: how deep the value is inside another one.
+  """
+  problem = ''
+  if isinstance(value, str) and len(value) > _MAX_TEXT:
+    problem = f'a text of at most {_MAX_TEXT} characters'
+  elif isinstance(value, int) and abs(value) > _MAX_INT:
+    problem = 'a whole number of at most 64 bits'
+  elif isinstance(value, Mapping | list | tuple):
+    if depth < _MAX_DEPTH and len(value) <= _MAX_ITEMS:
+      for item in value.values() if isinstance(value, Mapping) else value:
+        check_plain(path, item, depth + 1)
+      return
+    problem = f'of at most {_MAX_ITEMS} items, in at most {_MAX_DEPTH} levels'
+  elif isinstance(value, float):
+    # What a field says of a number itself was checked before.
+    if depth and not math.isfinite(value):
+      problem = 'made of finite numbers'
+    elif math.isfinite(value) and abs(value) > MAX_FLOAT:
+      problem = f'a number of at most {MAX_FLOAT:g}'
+  if problem:
+    raise ValueError(f'{path} must be {problem}, got {shorten(value)}')
+
+
+def like(default: Any) -> Field:
+  """Makes the field of a setting that is described by its default only.
+
+  Args:
+    default: the default; None for a setting of any type.
+
+  Returns:
+    A field of the same type. Infinity is accepted only if it is the default.
+  """
+  if default is None:
+    return Field(optional=True)
+  if isinstance(default, list | tuple):
+    kinds = {type(item) for item in default}
+    items = None
+    if len(kinds) == 1 and kinds <= {bool, int, float, str}:
+      items = like(default[0])
+    return Field(tuple, items=items)
+  is_infinite = isinstance(default, float) and not math.isfinite(default)
+  return Field(type(default), finite=not is_infinite)
+
+
+def shorten(value: Any, length: int = 60) -> str:
+  """Shows a value in a message, cut if it is long.
+
+  Args:
+    value: any object.
+    length: how many characters to show.
+
+  Returns:
+    One line.
+  """
+  if isinstance(value, str):  # Not all of a long text is quoted first.
+    value, rest = value[:length], len(value) - length
+    text = repr(value)
+  else:
+    try:
+      text = repr(value)
+    except Exception:  # Too deep or too large to show, or broken.
+      text = f'a {type(value).__name__}'
+    text, rest = ' '.join(text[:length].split()), len(text) - length
+  return f'{text}...' if rest > 0 else text
+
+
+def _is_within_limits(field: Field, value: Any) -> bool:
+  """Returns whether neither a value nor its items are absurdly large."""
+  if field.limit is not None and abs(value) > field.limit:
+    return False
+  if field.items is not None:
+    if len(value) > field.max_items:
+      return False
+    return all(_is_within_limits(field.items, item) for item in value)
+  return True
+
+
+def _has_kind(field: Field, value: Any) -> bool:
+  """Returns whether a converted value has the type and range of a field."""
+  kind = field.kind
+  if kind is not None and kind in _KINDS:
+    if not isinstance(value, Mapping if kind is dict else kind):
+      return False
+    if isinstance(value, bool) and kind is not bool:
+      return False
+  if field.finite and isinstance(value, float) and not math.isfinite(value):
+    return False
+  if kind is str and len(value) > _MAX_TEXT:
+    return False
+  if field.choices is not None and value not in _choices(field):
+    return False
+  if field.items is not None and not all(
+    item is not None and _has_kind(field.items, item) for item in value
+  ):
+    return False
+  if field.accepts is not None and not field.accepts(value):
+    return False
+  return not (
+    (field.low is not None and value < field.low)
+    or (field.high is not None and value > field.high)
+    or (field.above is not None and value <= field.above)
+    or (field.below is not None and value >= field.below)
+  )
+
+
+def _convert(value: Any, field: Field) -> Any:
+  """Converts between numbers, and lists to tuples, where nothing is lost."""
+  kind = field.kind
+  if isinstance(value, np.generic):
+    value = value.item()
+  if kind is int and isinstance(value, float) and value.is_integer():
+    return int(value)  # 1e6
+  if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    try:
+      return float(value)
+    except OverflowError:
+      return math.inf if value > 0 else -math.inf
+  if kind is tuple and isinstance(value, list | range):
+    value = tuple(value[: field.max_items + 1])  # More are refused.
+  if kind is tuple and isinstance(value, tuple) and field.items is not None:
+    return tuple(_convert(item, field.items) for item in value)
+  return value
+
+
+def _choices(field: Field) -> Sequence[str]:
+  assert field.choices is not None
+  return field.choices() if callable(field.choices) else field.choices
+
+
+def _plain(bound: float) -> str:
+  return str(bound) if isinstance(bound, int) else f'{bound:g}'

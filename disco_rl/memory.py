@@ -1,0 +1,253 @@
+"""Estimates the memory of a program, before anything is allocated.
+
+  parts = dict(
+    state=memory.of_arrays(state), step=memory.of_program(step.trace(state))
+  )
+  memory.check(parts, advice=dict(state='num_seeds', step='batch_size'))
+
+Without an estimate, a process that needs more than there is would slow down the
+whole machine and be killed much later. The estimate is a lower bound: of the
+arrays inside a program, those count that no compiler avoids.
+"""
+
+from collections.abc import Iterable, Mapping
+import math
+import os
+import pathlib
+import re
+from typing import Any
+
+import jax
+
+# Operations whose results are stored; others are fused into their users.
+_STORED = frozenset(
+  (
+    'all_gather',
+    'concatenate',
+    'conv_general_dilated',
+    'cumsum',
+    'dot_general',
+    'dynamic_update_slice',
+    'gather',
+    'random_bits',
+    'reduce_window',
+    'scan',
+    'scatter',
+    'scatter-add',
+    'scatter_add',
+    'sort',
+    'threefry2x32',
+    'while',
+  )
+)
+# Operations that change their first argument in place, if it is not used later.
+_IN_PLACE = frozenset(
+  ('dynamic_update_slice', 'scatter', 'scatter-add', 'scatter_add')
+)
+
+
+def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
+  """Raises a `ValueError` for a run that is larger than the free memory.
+
+  Checks on CPU only; accelerators raise an error by themselves.
+
+  Args:
+    parts: what needs memory, to the number of bytes.
+    advice: for every part, the settings that make it smaller.
+  """
+  free = available() if jax.default_backend() == 'cpu' else None
+  needed = sum(parts.values())
+  if free is None or needed <= free:
+    return
+  largest = sorted(parts.items(), key=lambda part: -part[1])
+  shown = ', '.join(f'{name} {_show(size)}' for name, size in largest)
+  raise ValueError(
+    f'this run needs {_show(needed)} ({shown}), but this machine has '
+    f'{_show(free)} free: lower {advice[largest[0][0]]}'
+  )
+
+
+def of_arrays(tree: Any) -> int:
+  """Returns the bytes of a tree of arrays or specs."""
+  return sum(_bytes(x) for x in jax.tree.leaves(tree))
+
+
+def of_program(traced: Any) -> int:
+  """Returns the bytes of the arrays inside a program, at its peak.
+
+  Args:
+    traced: from `jax.jit(function).trace`, which keeps the trace for the first
+      call.
+
+  Returns:
+    The bytes besides its arguments.
+  """
+  return _peak(traced.jaxpr.jaxpr)
+
+
+def available() -> int | None:
+  """Returns the bytes that this process may still allocate; None if unknown."""
+  limits = [_of_machine(), _of_process(), *_of_containers()]
+  return min((x for x in limits if x is not None), default=None)
+
+
+def _peak(jaxpr: Any) -> int:
+  """Returns the largest number of bytes that are alive inside a jaxpr."""
+  last_use: dict[Any, float] = {}
+  for i, eqn in enumerate(jaxpr.eqns):
+    last_use |= {var: i for var in eqn.invars if not hasattr(var, 'val')}
+  last_use |= {
+    var: math.inf for var in jaxpr.outvars if not hasattr(var, 'val')
+  }
+  ends: dict[float, list[Any]] = {}
+  for var, end in last_use.items():
+    ends.setdefault(end, []).append(var)
+  kept = set(jaxpr.constvars)
+  sizes: dict[Any, int] = {}  # Of arrays that this jaxpr allocated.
+  alive = highest = 0
+  for i, eqn in enumerate(jaxpr.eqns):
+    # The arguments of the whole program are donated.
+    own = _outputs(eqn, {*ends.get(i, ())} - kept)
+    inner, is_call = _inside(eqn)
+    total = sum(own.values())
+    during = max(inner, total) if is_call else inner + total
+    highest = max(highest, alive + during)
+    sizes |= own
+    alive += total
+    unused = [var for var in own if var not in last_use]
+    alive -= sum(sizes.pop(var, 0) for var in [*ends.get(i, ()), *unused])
+  return highest
+
+
+def _outputs(eqn: Any, dying: set[Any]) -> dict[Any, int]:
+  """Returns the arrays that an operation allocates, with their bytes.
+
+  Args:
+    eqn: the operation.
+    dying: arrays that it is the last to use.
+  """
+  name = eqn.primitive.name
+  if name not in _STORED and not _jaxprs(eqn):
+    return {}
+  own = {var: _bytes(var.aval) for var in eqn.outvars}
+  target = eqn.invars[0] if eqn.invars else None
+  if name in _IN_PLACE and not hasattr(target, 'val') and target in dying:
+    return dict.fromkeys(own, 0)
+  if name == 'scan':
+    # Its state stays where it is; a loop of one step is no loop.
+    number = eqn.params['num_carry']
+    if eqn.params['length'] == 1:
+      number = len(eqn.outvars)
+    own |= dict.fromkeys(eqn.outvars[:number], 0)
+  elif name == 'while':
+    own = dict.fromkeys(own, 0)
+  return own
+
+
+def _inside(eqn: Any) -> tuple[int, bool]:
+  """Returns the bytes inside an operation, and whether they have its results.
+
+  Args:
+    eqn: the operation.
+  """
+  inner = max((_peak(jaxpr) for jaxpr in _jaxprs(eqn)), default=0)
+  if eqn.primitive.name == 'shard_map':
+    inner *= eqn.params['mesh'].size
+  return inner, eqn.primitive.name not in ('scan', 'while')
+
+
+def _jaxprs(eqn: Any) -> list[Any]:
+  """Returns the programs inside an operation, such as the body of a loop."""
+  return list(_find_jaxprs(eqn.params.values()))
+
+
+def _find_jaxprs(values: Iterable[Any]) -> Iterable[Any]:
+  for value in values:
+    if hasattr(value, 'eqns') and hasattr(value, 'outvars'):
+      yield value
+    elif hasattr(getattr(value, 'jaxpr', None), 'eqns'):
+      yield value.jaxpr
+    elif isinstance(value, tuple | list):
+      yield from _find_jaxprs(value)
+    elif isinstance(value, Mapping):
+      yield from _find_jaxprs(value.values())
+
+
+def _bytes(x: Any) -> int:
+  """Returns the bytes of an array or a spec; 0 for anything else."""
+  shape, dtype = getattr(x, 'shape', None), getattr(x, 'dtype', None)
+  if shape is None or dtype is None:
+    return 0
+  return math.prod(shape) * getattr(dtype, 'itemsize', 4)
+
+
+def _of_machine() -> int | None:
+  text = _read('/proc/meminfo')
+  found = re.search(r'^MemAvailable:\s+(\d+) kB', text, re.MULTILINE)
+  if found:
+    return int(found[1]) * 1024
+  try:
+    return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  except (AttributeError, OSError, ValueError):
+    return None
+
+
+def _of_process() -> int | None:
+  """Returns what `ulimit -v` leaves."""
+  try:
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(_read('/proc/self/statm').split()[0])
+    page = os.sysconf('SC_PAGE_SIZE')
+  except (ImportError, IndexError, OSError, ValueError):
+    return None
+  if limit == resource.RLIM_INFINITY:
+    return None
+  return max(0, limit - used * page)
+
+
+def _of_containers() -> list[int]:
+  """Returns what the limits of all containers around this process leave."""
+  left = []
+  for line in _read('/proc/self/cgroup').splitlines():
+    _, controllers, path = [*line.split(':', 2), '', ''][:3]
+    files = ('memory.max', 'memory.current', 'inactive_file')
+    root = pathlib.Path('/sys/fs/cgroup')
+    if 'memory' in controllers.split(','):
+      files = (
+        'memory.limit_in_bytes',
+        'memory.usage_in_bytes',
+        'total_inactive_file',
+      )
+      root /= 'memory'
+    elif controllers:
+      continue
+    inner = root / path.lstrip('/')
+    for folder in (inner, *inner.parents):
+      limit, used = (_number(_read(folder / name)) for name in files[:2])
+      if limit is not None and used is not None:
+        stat = _read(folder / 'memory.stat')
+        cached = re.search(rf'^{files[2]} (\d+)', stat, re.MULTILINE)
+        reclaimable = int(cached[1]) if cached else 0
+        left.append(max(0, limit - used + reclaimable))
+      if folder == root:
+        break
+  return left
+
+
+def _read(path: str | pathlib.Path) -> str:
+  try:
+    return pathlib.Path(path).read_text(encoding='utf-8')
+  except (OSError, ValueError):
+    return ''
+
+
+def _number(text: str) -> int | None:
+  return int(text) if text.strip().isdigit() else None
+
+
+def _show(size: float) -> str:
+  if size >= 1e15:
+    return f'{size / 1e12:.0f} TB'
+  return f'{size / 1e9:.1f} GB'

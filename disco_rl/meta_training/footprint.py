@@ -1,0 +1,54 @@
+"""Checks that meta-training fits into memory, before any of it is made."""
+
+from typing import Any
+
+import chex
+import jax
+
+from disco_rl import memory
+
+# What needs memory to the settings that it depends on.
+_SIZES = {
+  'replay': 'batching.replay_capacity, batching.rollout_length or num_agents',
+  'agents': 'the sizes of networks, or num_agents',
+  'environments': 'batching.num_envs or num_agents',
+  'the rule': 'the sizes of the meta-network, or num_agents',
+  'a meta-update': 'meta.num_inner_updates, batching.batch_size, '
+  'batching.rollout_length, batching.num_envs, or the sizes of networks',
+}
+
+
+def check_state(spec: Any) -> dict[str, int]:
+  """Raises a `ValueError` if a state does not fit.
+
+  Args:
+    spec: specs of a `trainer.TrainState`.
+
+  Returns:
+    Its parts, to their bytes.
+  """
+  agents = [group.agents for group in spec.groups]
+  parts = {
+    'replay': memory.of_arrays([agent.buffer for agent in agents]),
+    'agents': memory.of_arrays([agent.learner for agent in agents]),
+    'environments': memory.of_arrays([agent.actor for agent in agents]),
+    'the rule': memory.of_arrays(
+      (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
+    ),
+  }
+  memory.check(parts, _SIZES)
+  return parts
+
+
+def check_update(update: Any, spec: Any, rng: chex.PRNGKey) -> None:
+  """Raises a `ValueError` if a state and a meta-update do not fit.
+
+  Args:
+    update: the compiled function, which is traced here; its first call uses
+      the trace.
+    spec: specs of a `trainer.TrainState`.
+    rng: any key.
+  """
+  parts = check_state(spec)  # Before anything is traced.
+  traced = update.trace(spec, jax.ShapeDtypeStruct(rng.shape, rng.dtype))
+  memory.check({**parts, 'a meta-update': memory.of_program(traced)}, _SIZES)
