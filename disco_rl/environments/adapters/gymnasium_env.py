@@ -52,6 +52,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
     random_seed=fields.SEED,
     frame_stack=fields.FRAME_STACK,
     num_workers=fields.WORKERS,
+    worker_timeout=fields.TIMEOUT,
   )
 
 
