@@ -132,6 +132,7 @@ GYM = {
   'space': ('has observations Text', None),
   'huge': (r'shape \(1000000000000000,\); .* at most 1 GiB', None),
   'actions': ('has 1 action to choose from; at least 2', None),
+  'huge_actions': ('has 1099511627776 actions; they are', None),
   'reset': ('failed in reset: RuntimeError: as asked for', 'RuntimeError'),
   'reset_none': ('reset returned NoneType; Gymnasium wants observation', None),
   'step': ('failed in step 2: RuntimeError: as asked for', None),

@@ -123,6 +123,10 @@ class GymStream:
         f'{_describe(env)} has actions {space}: only discrete '
         'actions (gymnasium.spaces.Discrete) are supported'
       )
+    if int(space.n) > np.iinfo(np.int32).max:
+      raise foreign.InvalidEnvironmentError(
+        f'{_describe(env)} has {space.n} actions; they are numbers of 32 bits'
+      )
     self._env = env
     self._num_actions = int(space.n)
     self._first_action = int(space.start)
