@@ -117,6 +117,22 @@ class Agent:
       optimizer=optimizer,
     )
 
+  def boundary(self, doing: str) -> foreign.boundary:
+    """Makes a boundary around code of the rule and of the network.
+
+    Args:
+      doing: what they do, e.g. `'a learner step'`.
+
+    Returns:
+      A context in which their errors become one sentence.
+    """
+    settings = self.settings
+    return foreign.boundary(
+      f'the rule {settings.update_rule_name} or the network '
+      f'{settings.net_settings.name} failed in {doing}',
+      ValueError,
+    )
+
   def in_mixed_mode(self) -> 'Agent':
     """Returns a copy that is differentiated in mixed mode when η is trained.
 

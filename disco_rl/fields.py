@@ -74,6 +74,7 @@ class Field:
 # Settings that environments have in common.
 SEED = Field(int, low=0, high=MAX_SEED)
 WORKERS = Field(int, low=0, limit=256)
+TIMEOUT = Field(float, above=0, limit=10**7)  # Seconds.
 FRAME_STACK = Field(int, low=1, limit=256)
 
 _KINDS = {

@@ -229,7 +229,7 @@ def settings_fields(name: str) -> Mapping[str, fields.Field]:
   Returns:
     Name of a setting to its field; dots separate groups.
   """
-  return _find(name).get_fields()
+  return _make_fields(name, _find(name))
 
 
 def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
@@ -277,7 +277,7 @@ def get_environment(
     raise ValueError(
       f'unknown settings {unknown} of {name}; accepted: {sorted(config)}'
     )
-  _change(config, settings, entry.get_fields(), f'{name}.')
+  _change(config, settings, _make_fields(name, entry), f'{name}.')
   return guarded_env.make(
     lambda: entry.build(batch_size, config), batch_size, name
   )
@@ -298,6 +298,11 @@ def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
     f'the settings of {name} must be a ConfigDict or a mapping, but its '
     f'get_config returned {type(config).__name__}'
   )
+
+
+def _make_fields(name: str, entry: Entry) -> Mapping[str, fields.Field]:
+  with foreign.boundary(f'cannot make the settings of {name}', ValueError):
+    return entry.get_fields()
 
 
 def _change(

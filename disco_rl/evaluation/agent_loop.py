@@ -90,7 +90,8 @@ class AgentLoop:
       The state.
     """
     learner_rng, actor_rng, rng = jax.random.split(rng, 3)
-    learner = self._agent.initial_learner_state(learner_rng)
+    with self._agent.boundary('its first state'):
+      learner = self._agent.initial_learner_state(learner_rng)
     # Copied, since target parameters may share buffers with parameters.
     learner = utils.copy_tree(learner)
     if actor_state is None:
@@ -185,9 +186,10 @@ class AgentLoop:
         parallel.shard_key(sample_rng, self._axis_name),
         self._batching,
       )
-      new_learner, out = self._agent.learner.update(
-        eta, learner, batch, learn_rng, backprop=False
-      )
+      with self._agent.boundary('a learner step'):
+        new_learner, out = self._agent.learner.update(
+          eta, learner, batch, learn_rng, backprop=False
+        )
       first = _first_nonfinite((out.log, new_learner))
       new_learner = jax.tree.map(
         lambda new, old: jnp.where(first < 0, new, old), new_learner, learner

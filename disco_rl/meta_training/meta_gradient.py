@@ -99,7 +99,9 @@ class MetaAgent:
     actor_state = self._actor.init(
       parallel.shard_key(rng, self._axis_name), actor_rng
     )
-    learner = self._agent.initial_learner_state(learner_rng).replace(
+    with self._agent.boundary('its first state'):
+      learner = self._agent.initial_learner_state(learner_rng)
+    learner = learner.replace(
       critic=self._critic.initial_state(
         critic_rng, actor_state.timestep.observation
       )
@@ -216,9 +218,10 @@ class MetaAgent:
     Returns:
       The meta-gradient, and the state after.
     """
-    grads, (state, log, inner_log) = jax.grad(self._meta_loss, has_aux=True)(
-      update_rule_params, state, train_rollouts, valid_rollout, rng
-    )
+    with self._agent.boundary('a meta-update'):
+      grads, (state, log, inner_log) = jax.grad(self._meta_loss, has_aux=True)(
+        update_rule_params, state, train_rollouts, valid_rollout, rng
+      )
     grads, log = parallel.mean((grads, log), self._axis_name)
     return MetaGradient(grads, state, log, inner_log)
 

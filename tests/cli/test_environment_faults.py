@@ -114,6 +114,21 @@ def test_trouble_at_the_start_writes_nothing(
   assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize('source', ['raise SystemExit(0)', 'x = ', '1 / 0'])
+def test_a_module_that_cannot_be_imported(
+  source, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.chdir(tmp_path)
+  name = f'fails_{abs(hash(source))}'
+  (tmp_path / f'{name}.py').write_text(f'\n{source}\n')
+  for command in ('eval', 'meta-train'):
+    assert main.main([command, f'--use={name}', '--out=x']) == 2
+    error = capsys.readouterr().err
+    assert f'cannot import {name}: ' in error
+    assert error.endswith(f'({tmp_path / name}.py, line 2)\n')
+    assert not (tmp_path / 'x').exists()
+
+
 @pytest.mark.slow
 def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
   _check_healed_run_is_whole(

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
+from disco_rl.environments import catch
 from disco_rl.environments import factories
 from disco_rl.environments import foreign
 from disco_rl.environments import registry
+from disco_rl.environments.wrappers import guarded_env
 from disco_rl.networks import nets
 from disco_rl.update_rules import registry as rules
 from tests.support import broken
@@ -96,8 +98,9 @@ def test_an_interrupt_is_never_swallowed():
 
 
 def test_errors_of_this_library_pass_where_they_are_for_users():
-  with pytest.raises(ValueError, match=r'^Catch needs at least 2 rows'):
-    registry.get_environment('catch', 1, rows=1)
+  build = lambda: catch.CatchEnvironment(2, dict(rows=1, columns=1))
+  with pytest.raises(ValueError, match=r'^a batch of environments needs a ran'):
+    guarded_env.make(build, 2, 'mine')
   with (
     pytest.raises(foreign.ForeignCodeError, match=r'^x: ValueError: mine'),
     foreign.boundary('x', passes=ValueError),
@@ -129,6 +132,7 @@ GYM = {
   'space': ('has observations Text', None),
   'huge': (r'shape \(1000000000000000,\); .* at most 1 GiB', None),
   'actions': ('has 1 action to choose from; at least 2', None),
+  'huge_actions': ('has 1099511627776 actions; they are', None),
   'reset': ('failed in reset: RuntimeError: as asked for', 'RuntimeError'),
   'reset_none': ('reset returned NoneType; Gymnasium wants observation', None),
   'step': ('failed in step 2: RuntimeError: as asked for', None),

@@ -1,13 +1,17 @@
 """The loop of one agent, as pure functions."""
 
+import re
+
 import jax
 import numpy as np
 import pytest
 
 from disco_rl.config import batching as batching_lib
+from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
 from disco_rl.learning import actors
+from disco_rl.update_rules import actor_critic
 from tests.support import golden
 from tests.support import small
 
@@ -69,3 +73,18 @@ def test_a_nonfinite_step_is_not_taken_and_its_culprit_is_named():
   name_of = lambda i: agent_loop.name_of_nonfinite(i, metrics, state.learner)
   assert [name_of(i) for i in range(len(logs))] == logs
   assert name_of(len(logs)) in names
+
+
+def test_a_rule_that_fails_in_a_learner_step_is_named(monkeypatch):
+  def fail(*args, **kwargs):
+    raise KeyError('as asked for')
+
+  monkeypatch.setattr(actor_critic.ActorCritic, 'agent_loss', fail)
+  loop = _make_loop()
+  state = jax.eval_shape(loop.init, jax.random.PRNGKey(0))
+  match = (
+    'the rule actor_critic or the network mlp failed in a learner step: '
+    rf'KeyError: .as asked for. .{re.escape(__file__)}, line \d+'
+  )
+  with pytest.raises(foreign.ForeignCodeError, match=match):
+    jax.eval_shape(lambda eta, own: loop.run(eta, own, 1), {}, state)

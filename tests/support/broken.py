@@ -40,6 +40,8 @@ class BrokenGym(gymnasium.Env):
       self.observation_space = gymnasium.spaces.Discrete(10**15)
     if trouble == 'actions':
       self.action_space = gymnasium.spaces.Discrete(1)
+    if trouble == 'huge_actions':
+      self.action_space = gymnasium.spaces.Discrete(2**40)
     self._trouble, self._at, self._count = trouble, at, 0
 
   def reset(self, *, seed=None, options=None):

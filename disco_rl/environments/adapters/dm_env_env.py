@@ -38,7 +38,11 @@ def get_config(name: str) -> config_dict.ConfigDict:
 def get_fields(name: str) -> dict[str, fields.Field]:
   """Returns the types and ranges of settings, see `get_config`."""
   del name
-  return dict(random_seed=fields.SEED, num_workers=fields.WORKERS)
+  return dict(
+    random_seed=fields.SEED,
+    num_workers=fields.WORKERS,
+    worker_timeout=fields.TIMEOUT,
+  )
 
 
 def build(

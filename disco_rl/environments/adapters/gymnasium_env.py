@@ -52,6 +52,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
     random_seed=fields.SEED,
     frame_stack=fields.FRAME_STACK,
     num_workers=fields.WORKERS,
+    worker_timeout=fields.TIMEOUT,
   )
 
 
@@ -121,6 +122,10 @@ class GymStream:
       raise foreign.InvalidEnvironmentError(
         f'{_describe(env)} has actions {space}: only discrete '
         'actions (gymnasium.spaces.Discrete) are supported'
+      )
+    if int(space.n) > np.iinfo(np.int32).max:
+      raise foreign.InvalidEnvironmentError(
+        f'{_describe(env)} has {space.n} actions; they are numbers of 32 bits'
       )
     self._env = env
     self._num_actions = int(space.n)

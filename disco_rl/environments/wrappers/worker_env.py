@@ -15,6 +15,7 @@ import chex
 import jax
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import factories
@@ -64,11 +65,7 @@ def make(
     The environment.
   """
   base.check_batch_size(batch_size)
-  if not 0 < timeout < float('inf'):
-    raise ValueError(
-      f'worker_timeout of {name} must be a number of seconds above 0, got '
-      f'{timeout}'
-    )
+  fields.check(fields.TIMEOUT, f'{name}.worker_timeout', timeout)
   if num_workers < 0 or (num_workers and batch_size % num_workers):
     raise ValueError(
       f'num_workers must be 0 or divide the {batch_size} environments of '
