@@ -106,7 +106,7 @@ class RunFolder:
       if leftovers:
         raise RunFolderError(
           f'{path} holds {leftovers[0].name}, a file of a run: choose another '
-          'folder, or remove such files (--overwrite)'
+          'folder, or remove such files (in the command: --overwrite)'
         )
     path.mkdir(parents=True, exist_ok=True)
     folder = cls(path, config, _lock(path))
@@ -238,7 +238,8 @@ def check_free(path: str | os.PathLike[str]) -> None:
   if holds_run(path):
     raise RunFolderError(
       f'{path} already holds a run. Resume it (--resume {path}, or '
-      'resume=True), choose another folder, or remove it (--overwrite)'
+      'resume=True), choose another folder, or remove it (in the command: '
+      '--overwrite)'
     )
 
 
