@@ -116,7 +116,7 @@ class Population:
       The state. `rng`, `learner` and the counters are replicated; the rest is
       sharded over devices along its batch axis, 1.
     """
-    keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
+    keys = self._keys()
     if self._is_pure:
       return self._init_checked(keys, None, eta, num_iterations)
     self._make_host_actors()
@@ -129,6 +129,11 @@ class Population:
     stacked = jax.tree.map(lambda *xs: np.stack(xs), *visible)
     fresh = self._init_checked(keys, stacked, eta, num_iterations)
     return fresh._replace(actor=states)
+
+  def check_memory(self) -> None:
+    """Raises a `ValueError` if the agents do not fit; in JAX only."""
+    if self._is_pure:
+      footprint.check_state(jax.eval_shape(self._init, self._keys(), None))
 
   def run(
     self,
@@ -208,6 +213,9 @@ class Population:
       actor.close()
     if self._unused_env is not None:
       self._unused_env.close()
+
+  def _keys(self) -> chex.PRNGKey:
+    return jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
 
   def _make_host_actors(self) -> None:
     """Makes one new environment and actor per seed."""

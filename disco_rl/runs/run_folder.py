@@ -283,6 +283,13 @@ def check_entries(
       raise RunFolderError(
         f'{path}/config.json is damaged: {name} must be {words}, got {given}'
       )
+  env = config['request'].get('env')
+  names = env if isinstance(env, list) and env else [env]
+  if not all(isinstance(name, str) for name in names):
+    raise RunFolderError(
+      f'{path}/config.json is damaged: env must be the name of an environment, '
+      f'got {fields.shorten(env)}'
+    )
 
 
 def first_free(path: str | os.PathLike[str]) -> pathlib.Path:
