@@ -215,7 +215,7 @@ class Population:
       self._unused_env.close()
 
   def _keys(self) -> chex.PRNGKey:
-    return jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
+    return jax.vmap(jax.random.PRNGKey)(np.asarray(self.seeds, np.uint32))
 
   def _make_host_actors(self) -> None:
     """Makes one new environment and actor per seed."""
