@@ -103,7 +103,7 @@ def _read(path: pathlib.Path) -> _Run:
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
-  run_folder.check_entries(path, config)
+  run_folder.check_entries(path, config, ('rule', 'request'))
   needed = _NEEDED[config['command']]
   missing = [column for column in needed if column not in rows[0]]
   if missing:

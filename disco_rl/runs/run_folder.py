@@ -14,7 +14,7 @@ Files are replaced atomically or grow by whole rows, so that a process may be
 killed at any time. Only one process at a time can write to a folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import contextlib
 import fcntl
 import json
@@ -269,15 +269,19 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check_entries(
-  path: str | os.PathLike[str], config: Mapping[str, Any]
+  path: str | os.PathLike[str],
+  config: Mapping[str, Any],
+  names: Iterable[str] = tuple(_ENTRIES),
 ) -> None:
   """Raises a `RunFolderError` if entries of a config are missing or wrong.
 
   Args:
     path: path of the folder.
     config: from `read_config`.
+    names: the entries that are needed, with `request` among them.
   """
-  for name, (kind, words) in _ENTRIES.items():
+  for name in names:
+    kind, words = _ENTRIES[name]
     if not isinstance(config.get(name), kind):
       given = fields.shorten(config[name]) if name in config else 'nothing'
       raise RunFolderError(
