@@ -101,6 +101,8 @@ def describe(field: Field, with_limit: bool = False) -> str:
   if field.choices is not None:
     text = f'one of {", ".join(_choices(field))}'
   text = field.words or text
+  if with_limit and field.kind is str and field.choices is None:
+    text += f' of at most {_MAX_TEXT} characters'
   high = field.limit if with_limit and field.high is None else field.high
   bounds = {
     'of at least': field.low,
@@ -226,6 +228,8 @@ def _is_within_limits(field: Field, value: Any) -> bool:
   """Returns whether neither a value nor its items are absurdly large."""
   if field.limit is not None and abs(value) > field.limit:
     return False
+  if field.kind is str and len(value) > _MAX_TEXT:
+    return False
   if field.items is not None:
     if len(value) > field.max_items:
       return False
@@ -242,8 +246,6 @@ def _has_kind(field: Field, value: Any) -> bool:
     if isinstance(value, bool) and kind is not bool:
       return False
   if field.finite and isinstance(value, float) and not math.isfinite(value):
-    return False
-  if kind is str and len(value) > _MAX_TEXT:
     return False
   if field.choices is not None and value not in _choices(field):
     return False

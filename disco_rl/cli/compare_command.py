@@ -87,11 +87,8 @@ class _Run:
   rows: list[metrics.Row]
 
 
-# Columns that the tables of runs have, by command.
-_NEEDED = {
-  'eval': ('env_steps', 'episodes', 'average_return'),
-  'meta-train': (),
-}
+# Columns that the tables of runs of `eval` have.
+_COLUMNS = ('env_steps', 'episodes', 'average_return')
 
 
 def _read(path: pathlib.Path) -> _Run:
@@ -103,14 +100,7 @@ def _read(path: pathlib.Path) -> _Run:
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
-  run_folder.check_entries(path, config)
-  needed = _NEEDED[config['command']]
-  missing = [column for column in needed if column not in rows[0]]
-  if missing:
-    raise errors.UsageError(
-      f'{path}/metrics.csv has no column {missing[0]}, which runs of disco-rl '
-      f'{config["command"]} have'
-    )
+  run_folder.check_entries(path, config, ('rule', 'request'))
   return _Run(path, config, rows)
 
 
@@ -127,6 +117,10 @@ def _compare_agents(
   runs: list[_Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
   """Compares runs of `eval`; returns a table, and a figure or None."""
+  for run in runs:
+    for column in _COLUMNS:
+      if column not in run.rows[0]:
+        raise errors.UsageError(f'{run.path}/metrics.csv has no {column}')
   figure = None
   if plots.is_available():
     figure = plots.learning_curves(

@@ -281,7 +281,8 @@ def meta_training(
     raise ValueError(f'devices must be at least 1, got {request["devices"]}')
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
-      'environments for evaluations (--eval-env) need a period, --eval-every'
+      'environments for evaluations (--eval-env, eval_envs) need a period '
+      '(--eval-every, eval_every)'
     )
   if layers.settings.eval.every:
     sizes = batching_lib.from_settings(
@@ -335,8 +336,8 @@ def _meta_agent(
     kind = request['rule'] if rule is None else rule.kind
     if request['rule'] not in (kind, META_TRAINING['rule']):
       raise ValueError(
-        f'--init {request["init"]} is of the kind {kind}, not '
-        f'{request["rule"]}: leave out --rule'
+        f'the initial rule {request["init"]} is of the kind {kind}, not '
+        f'{request["rule"]}: leave out that kind (--rule)'
       )
     agent = meta_lib.get_agent_settings(kind)
     if rule is not None:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
@@ -136,6 +137,11 @@ def evaluate(
     raise ValueError('give seeds or num_seeds, not both')
   changes: dict[str, Any] = {}
   if batching is not None:
+    if not isinstance(batching, batching_lib.Batching):
+      raise ValueError(
+        'batching must be a config.batching.Batching, got '
+        f'{fields.shorten(batching)}'
+      )
     sizes = dataclasses.asdict(batching)
     changes |= {f'batching.{name}': value for name, value in sizes.items()}
   if chunk_size is not None:

@@ -125,7 +125,7 @@ class Population:
       The state. `rng`, `learner` and the counters are replicated; the rest is
       sharded over devices along its batch axis, 1.
     """
-    keys = jnp.stack([jax.random.PRNGKey(seed) for seed in self.seeds])
+    keys = self._keys()
     stacked, actor_states = self._lanes.reset(keys)
     spec = jax.eval_shape(self._init, keys, stacked)
     parts = footprint.check_state(spec)
@@ -138,6 +138,11 @@ class Population:
       return state._replace(actor=actor_states)
     self._check_first_timesteps(state.actor.timestep)
     return state
+
+  def check_memory(self) -> None:
+    """Raises a `ValueError` if the agents do not fit; in JAX only."""
+    if isinstance(self._lanes, lanes.DeviceLanes):
+      footprint.check_state(jax.eval_shape(self._init, self._keys(), None))
 
   def run(
     self,
@@ -188,6 +193,9 @@ class Population:
   def close(self) -> None:
     """Closes environments on the host."""
     self._lanes.close()
+
+  def _keys(self) -> chex.PRNGKey:
+    return jax.vmap(jax.random.PRNGKey)(np.asarray(self.seeds, np.uint32))
 
   def _check_first_timesteps(self, timestep: types.EnvironmentTimestep) -> None:
     """Checks that environments in JAX begin with finite numbers.

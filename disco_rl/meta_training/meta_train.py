@@ -153,7 +153,7 @@ def meta_train(
     net=net,
     core=core,
     eval_every=eval_every,
-    eval_env=list(eval_envs),
+    eval_env=[eval_envs] if isinstance(eval_envs, str) else eval_envs,
     steps=num_updates,
     num_agents=num_agents,
     seed=seed,

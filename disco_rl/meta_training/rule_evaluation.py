@@ -16,7 +16,6 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import types
-from disco_rl import utils
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import networks
 from disco_rl.config import resolve
@@ -36,6 +35,10 @@ from disco_rl.update_rules import registry as rule_registry
 
 # Fraction of the larger of two returns below which differences are noise.
 _LEAST_SCALE = 0.1
+
+
+# Iterations per compiled program.
+_CHUNK_SIZE = 20
 
 
 class RuleEvaluation:
@@ -59,10 +62,6 @@ class RuleEvaluation:
     self._env_fns = env_fns or {}
     self._envs = dict(settings.eval.env or settings.env)
     self._populations = {}
-    baseline = settings.eval.baseline
-    if baseline is not None:
-      known = dict.fromkeys(rule_registry.known_names())
-      utils.lookup(known, baseline, 'baseline')
     for name in self._envs:
       agent_settings = resolve.meta_agent_settings(settings, name)
       with agent_settings.unlocked():
@@ -71,6 +70,7 @@ class RuleEvaluation:
           del agent_settings['value_fn']
         agent_settings.learning_rate = settings.eval.learning_rate
       self._populations[name] = self._population(name, agent_settings)
+      self._populations[name].check_memory()
 
   def close(self) -> None:
     """Closes environments on the host."""
@@ -126,12 +126,13 @@ class RuleEvaluation:
     self, population: population_lib.Population, eta: types.MetaParams | None
   ) -> list[metrics.Row]:
     rows: list[metrics.Row] = []
-    trainable = training.Training(population, eta)
+    steps = self._settings.eval.steps
+    trainable = training.Training(population, eta, min(_CHUNK_SIZE, steps))
     # Agents may diverge with a rule in training. Returns before that count.
     loop.run(
       trainable,
       trainable.init(),
-      self._settings.eval.steps,
+      steps,
       sinks=[sinks.Rows(rows)],
     )
     returns = metrics.average_returns(rows, metrics.LAST)
@@ -299,11 +300,13 @@ def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
     The table of `evaluations_ENV.csv`, and the average return of the baseline,
     NaN if there is none.
   """
-  baseline = metrics.read_csv(baseline_path(folder, env))
-  return (
-    metrics.read_csv(evaluations_path(folder, env)),
-    mean_return([row['final_return'] for row in baseline]),
-  )
+  tables = []
+  for path in (evaluations_path(folder, env), baseline_path(folder, env)):
+    tables.append(metrics.read_csv(path))
+    if tables[-1] and 'final_return' not in tables[-1][0]:
+      raise ValueError(f'{path} has no column final_return')
+  rows, baseline = tables
+  return rows, mean_return([row['final_return'] for row in baseline])
 
 
 def scores(folder: pathlib.Path, envs: Sequence[str]) -> dict[int, float]:

@@ -16,6 +16,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import store
+from disco_rl.runs import os_errors
 from disco_rl.runs import plain_settings
 from disco_rl.runs import run_folder
 from disco_rl.update_rules import registry
@@ -120,7 +121,11 @@ def load_rule(rule: str | os.PathLike[str]) -> Rule:
   if name in registry.known_names():
     return Rule(name, name, None, provenance=registry.origin_of(name))
   path = pathlib.Path(name)
-  if path.is_dir():
+  try:
+    is_folder = path.is_dir()
+  except OSError as error:  # E.g. for a name that is too long.
+    raise store.RuleFileError(os_errors.describe(error)) from None
+  if is_folder:
     return _load_run(path)
   is_name = not (path.suffix or os.sep in name)
   if is_name:

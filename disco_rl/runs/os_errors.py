@@ -21,4 +21,5 @@ def describe(error: OSError) -> str:
   name = error.filename
   if isinstance(name, bytes):
     name = name.decode(errors='replace')
-  return f'{name}: {words}'
+  name = str(name)
+  return f'{name if len(name) <= 200 else name[:200] + "..."}: {words}'

@@ -14,7 +14,7 @@ Files are replaced atomically or grow by whole rows, so that a process may be
 killed at any time. Only one process at a time can write to a folder.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import contextlib
 import errno
 import fcntl
@@ -284,7 +284,8 @@ def check_free(path: str | os.PathLike[str]) -> None:
   if holds_run(path):
     raise RunFolderError(
       f'{path} already holds a run. Resume it (--resume {path}, or '
-      'resume=True), choose another folder, or remove it (--overwrite)'
+      'resume=True), choose another folder, or remove it (in the command: '
+      '--overwrite)'
     )
 
 
@@ -314,20 +315,31 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check_entries(
-  path: str | os.PathLike[str], config: Mapping[str, Any]
+  path: str | os.PathLike[str],
+  config: Mapping[str, Any],
+  names: Iterable[str] = tuple(_ENTRIES),
 ) -> None:
   """Raises a `RunFolderError` if entries of a config are missing or wrong.
 
   Args:
     path: path of the folder.
     config: from `read_config`.
+    names: the entries that are needed, with `request` among them.
   """
-  for name, (kind, words) in _ENTRIES.items():
+  for name in names:
+    kind, words = _ENTRIES[name]
     if not isinstance(config.get(name), kind):
       given = fields.shorten(config[name]) if name in config else 'nothing'
       raise RunFolderError(
         f'{path}/config.json is damaged: {name} must be {words}, got {given}'
       )
+  env = config['request'].get('env')
+  names = env if isinstance(env, list) and env else [env]
+  if not all(isinstance(name, str) for name in names):
+    raise RunFolderError(
+      f'{path}/config.json is damaged: env must be the name of an environment, '
+      f'got {fields.shorten(env)}'
+    )
 
 
 def _check_empty(path: pathlib.Path) -> None:
@@ -337,7 +349,7 @@ def _check_empty(path: pathlib.Path) -> None:
     for found in path.glob(pattern):
       raise RunFolderError(
         f'{path} holds {found.name}, a file of a run: choose another folder, '
-        'or remove such files (--overwrite)'
+        'or remove such files (in the command: --overwrite)'
       )
 
 

@@ -260,7 +260,10 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
       ['--env=atari:Pong', '--init=x.npz'],
       'such as catch, gymnax:<id> or your',
     ),
-    (['--eval-every=1', '--set=eval.baseline=x'], "unknown baseline 'x'"),
+    (
+      ['--eval-every=1', '--set=eval.baseline=x'],
+      'eval.baseline must be one of actor_critic, policy_gradient, or none',
+    ),
     (['--env=catch', '--env=catch'], 'given twice'),
     (
       ['--set=meta.num_inner_updates=0'],
@@ -281,7 +284,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
       'max_nonfinite_updates must be a whole number of at least 1, got 0',
     ),
     (['--num-agents=0'], 'num_agents must be a whole number of at least 1'),
-    (['--eval-env=catch'], 'need a period, --eval-every'),
+    (['--eval-env=catch'], r'need a period \(--eval-every'),
     (['--eval-every=1', '--set=eval.batching.num_envs=3'], 'a multiple'),
     (
       ['--eval-every=1', '--eval-env=gym:Pendulum-v1'],

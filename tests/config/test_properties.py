@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import pytest
 
 from disco_rl.config import resolve
-from disco_rl.evaluation import run as eval_run
-from disco_rl.meta_training import run as meta_run
+from disco_rl.evaluation import plan as eval_plan
+from disco_rl.meta_training import plan as meta_plan
 from disco_rl.rule_zoo import rule as rule_lib
 from tests.support import runs
 
@@ -133,7 +133,7 @@ def test_values_as_text(data):
 def test_entries_of_a_request(name, value):
 
   def make():
-    plan = eval_run.Plan(dict(rule='actor_critic', **{name: value}))
+    plan = eval_plan.Plan(dict(rule='actor_critic', **{name: value}))
     return _evaluation('actor_critic', **{name: plan.request[name]})
 
   _check(make, 'seed' if name == 'num_seeds' else name)
@@ -176,7 +176,7 @@ def test_what_is_accepted_builds_and_starts(data):
   small = [f'{k}={v}' for k, v in SMALL.items() if k != path]
   request = dict(rule=rule, steps=9, set=small, settings={path: value})
   try:
-    plan = eval_run.Plan(request)
+    plan = eval_plan.Plan(request)
     with plan.start(None, show_progress=False):
       pass
   except ValueError as error:
@@ -190,7 +190,7 @@ def test_accepted_values_of_meta_training_start(data):
   path = data.draw(st.sampled_from(_meta_paths()))
   value = data.draw(VALUES)
   try:
-    plan = meta_run.Plan(dict(settings={path: value}))
+    plan = meta_plan.Plan(dict(settings={path: value}))
     plan.make_trainable().close()
   except ValueError as error:
     assert path.rpartition('.')[2] in str(error) or 'GB' in str(error), path

@@ -209,7 +209,7 @@ def test_any_setting_can_be_set_by_its_path(whole):
     (dict(num_seeds=2), 'seeds or num_seeds, not both'),
     (dict(seeds=(1, 1)), 'different numbers'),
     (dict(seeds=(-1,)), 'seed'),
-    (dict(num_iterations=0), 'steps must be a whole number of at least 1'),
+    (dict(num_iterations=0), 'num_iterations must be a whole number of at l'),
     (dict(num_iterations=3), 'is too few to learn anything: the first 3'),
     (dict(chunk_size=0), 'chunk_size must be a whole number of at least 1'),
     (dict(env='cath'), 'did you mean catch'),

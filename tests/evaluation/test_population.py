@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from disco_rl import memory
 from disco_rl.config import batching as batching_lib
 from disco_rl.environments import base
 from disco_rl.environments import registry
+from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import lanes
 from disco_rl.evaluation import population as population_lib
 from disco_rl.learning import learner_step
@@ -209,6 +211,33 @@ def test_a_replay_larger_than_the_memory_is_refused():
   large_one, _ = small.make_population(seeds=seeds, replay_capacity=capacity)
   with pytest.raises(ValueError, match=r'replay \d+\.\d GB, .* but this'):
     large_one.init()
+
+
+@pytest.mark.parametrize(
+  ('env_name', 'method'), [('catch', 'run'), ('catch_numpy', 'learn')]
+)
+def test_a_step_is_checked_before_anything_is_made(
+  env_name, method, monkeypatch
+):
+  """And is traced once, by the check."""
+  calls = []
+  plain = getattr(agent_loop.AgentLoop, method)
+
+  def counted(*args):
+    calls.append(method)
+    return plain(*args)
+
+  monkeypatch.setattr(agent_loop.AgentLoop, method, counted)
+  population, eta = small.make_population(env_name=env_name)
+  state = population.init(eta, num_iterations=2)
+  assert len(calls) == 1
+  population.run(eta, state, num_iterations=2)
+  assert len(calls) == 1
+  monkeypatch.setattr(memory, 'available', lambda: 10**8)
+  with pytest.raises(ValueError, match=r'this run needs .*a step .*this mach'):
+    monkeypatch.setattr(memory, 'of_program', lambda _: 10**9)
+    population.init(eta, num_iterations=2)
+  population.close()
 
 
 def test_overlapped_acting_lags_one_update():

@@ -185,8 +185,5 @@ def test_fresh_agents_have_a_critic_only_if_the_rule_asks_for_one(own_rule):
 def test_an_unknown_baseline_is_refused(own_rule):
   request = {**resolve.META_TRAINING, 'eval_every': 1}
   request |= dict(set=['eval.baseline=actor_critik'])
-  layers = resolve.meta_training(
-    request, None, agent=own_rule['agent_settings']
-  )
-  with pytest.raises(ValueError, match='did you mean actor_critic'):
-    rule_evaluation.RuleEvaluation(layers.settings)
+  with pytest.raises(ValueError, match=r'eval\.baseline must be one of actor'):
+    resolve.meta_training(request, None, agent=own_rule['agent_settings'])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from disco_rl import types
-from disco_rl.evaluation import run as eval_run
+from disco_rl.evaluation import plan as eval_plan
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
@@ -116,7 +116,7 @@ def _swap_fields(config, rng):
 
 
 def _check_configs(folder, rng, number):
-  plan = eval_run.Plan(dict(rule='actor_critic', set=['env.rows=5']))
+  plan = eval_plan.Plan(dict(rule='actor_critic', set=['env.rows=5']))
   good = json.dumps(plan.config)
   path = folder / 'config.json'
   loaded = 0
@@ -126,7 +126,7 @@ def _check_configs(folder, rng, number):
     else:
       path.write_text(json.dumps(_swap_fields(json.loads(good), rng)))
     try:
-      again = eval_run.plan_of_folder(run_folder.RunFolder.view(folder))
+      again = eval_plan.plan_of_folder(run_folder.RunFolder.view(folder))
       again.check_resumable(run_folder.RunFolder.view(folder))
     except ValueError as error:
       assert 'Errno' not in str(error)

@@ -17,6 +17,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import fields
+from disco_rl import memory
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
@@ -91,6 +92,9 @@ class AtariEnvironment(base.Environment):
     super().__init__(batch_size)
     names = {_plain(rom): rom for rom in roms.get_all_rom_ids()}
     rom = utils.lookup(names, _plain(game), 'Atari game')
+    # The emulator allocates all images at once.
+    pixels = batch_size * settings.size**2 * settings.frame_stack
+    memory.check({'images': 2 * pixels}, {'images': 'size or frame_stack'})
     self._env = vector_env.AtariVectorEnv(
       rom,
       batch_size,

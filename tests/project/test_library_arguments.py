@@ -1,0 +1,71 @@
+"""Arguments of the library are checked like options of the commands."""
+
+import numpy as np
+import pytest
+
+import disco_rl
+from disco_rl.config import batching
+from disco_rl.environments import registry
+
+
+def _evaluate(env='catch', **arguments):
+  return disco_rl.evaluate(env, 'actor_critic', **arguments)
+
+
+@pytest.mark.parametrize(
+  ('function', 'arguments', 'message'),
+  [
+    (_evaluate, dict(num_iterations='x'), 'num_iterations must be a whole'),
+    (_evaluate, dict(num_seeds=10**9), 'num_seeds must be a whole number bet'),
+    (_evaluate, dict(seeds=['a']), 'seeds must be a list of items'),
+    (_evaluate, dict(seeds=5), 'seeds must be a list of items'),
+    (_evaluate, dict(seeds=np.asarray([1.5])), 'seeds must be a list of item'),
+    (_evaluate, dict(seeds=[2**33]), 'seeds must be a list of items'),
+    (_evaluate, dict(settings=5), 'settings must be settings by name'),
+    (_evaluate, dict(settings={5: 1}), 'settings must be settings by name'),
+    (_evaluate, dict(env_settings=3), 'env_settings must be settings by name'),
+    (_evaluate, dict(env_settings=dict(rows='x')), 'env.rows must be a whole'),
+    (_evaluate, dict(chunk_size='x'), 'chunk_size must be a whole number'),
+    (_evaluate, dict(batching=5), 'batching must be a config.batching.Batchi'),
+    (_evaluate, dict(net=5), 'net must be a text, or none'),
+    (_evaluate, dict(core=['x']), 'core must be a text, or none'),
+    (_evaluate, dict(preset=3), 'preset must be a text, or none'),
+    (_evaluate, dict(env=5), 'an environment is given by its name'),
+    (batching.Batching, dict(batch_size='x'), 'batch_size must be a whole'),
+    (
+      batching.Batching,
+      dict(rollout_length=10**9),
+      'rollout_length must be a whole number between 2 and 1000000',
+    ),
+    (disco_rl.meta_train, dict(num_updates=0), 'num_updates must be a whole'),
+    (disco_rl.meta_train, dict(num_agents='x'), 'num_agents must be a whole'),
+    (disco_rl.meta_train, dict(seed=2**40), 'seed must be a whole number'),
+    (disco_rl.meta_train, dict(eval_every=-1), 'eval_every must be a whole'),
+    (disco_rl.meta_train, dict(eval_envs=5), 'eval_env must be a list'),
+    (disco_rl.meta_train, dict(init=''), 'a rule is the name of one'),
+    (
+      disco_rl.meta_train,
+      dict(settings={'meta.learning_rate': float('inf')}),
+      'meta.learning_rate must be a number above 0',
+    ),
+    (disco_rl.load_rule, dict(rule=None), 'a rule is the name of one'),
+    (disco_rl.load_rule, dict(rule='a\0b'), 'a rule is the name of one'),
+    (disco_rl.load_rule, dict(rule='x' * 5000), '[Ff]ile name too long'),
+    (
+      disco_rl.make_learner,
+      dict(rule='actor_critic', network=None, learning_rate=-1),
+      'learning_rate must be a number above 0',
+    ),
+    (
+      registry.get_environment,
+      dict(name='catch', batch_size=8, rows='x'),
+      'catch.rows must be a whole number',
+    ),
+  ],
+)
+def test_mistakes_are_refused_by_name(function, arguments, message):
+  if function is disco_rl.meta_train:
+    arguments = dict(envs='catch', **arguments)
+  with pytest.raises(ValueError, match=message) as error:
+    function(**arguments)
+  assert len(str(error.value)) < 500 and 'Errno' not in str(error.value)
