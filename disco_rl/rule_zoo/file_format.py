@@ -172,7 +172,7 @@ def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
   if is_name:
     return store.fetch(str(source))
   path = pathlib.Path(source)
-  if not path.is_file():
+  if not reading.is_file(path):
     raise RuleFileError(
       f'no rule file at {path}; give the path of an npz file or one of the '
       f'names {", ".join(sorted(store.known_rules()))}'

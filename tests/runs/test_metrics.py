@@ -120,3 +120,26 @@ def test_pictures(tmp_path):
 def test_sparkline():
   assert plots.sparkline([0, 1, np.nan, 0.5]) == '▁█ ▅'
   assert plots.sparkline([np.nan]) == ' '
+
+
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    (b'iteration,x\n1,2\n', 'its first line does not name the columns'),
+    (b'iteration,seed,iteration\n1,2,3\n', 'names a column twice'),
+    (b'iteration,seed,x\n1,2\n', 'line 2 has 2 fields, but there are 3'),
+    (b'iteration,seed\n1,2\n1,2,3\n', 'line 3 has 3 fields'),
+    (b'iteration,seed\n-1,2\n', "line 2: iteration is '-1'"),
+    (b'iteration,seed\n1,2.5\n', "line 2: seed is '2.5'"),
+    (b'iteration,seed,x\n1,2,abc\n', "line 2: x is 'abc'"),
+    (b'iteration,seed\n' + b'9' * 5000 + b',1\n', 'line 2: iteration is'),
+    (b'iteration,seed\n1,2\xff\n', 'it is not a text in UTF-8'),
+    (b'iteration,seed\n1,"2\n', 'is not a table of metrics'),
+  ],
+)
+def test_damaged_tables_are_refused_with_the_line(tmp_path, content, message):
+  path = tmp_path / 'metrics.csv'
+  path.write_bytes(content)
+  with pytest.raises(ValueError, match=message) as error:
+    metrics_lib.read_csv(path)
+  assert str(path) in str(error.value) and len(str(error.value)) < 300
