@@ -100,7 +100,7 @@ def _read(path: pathlib.Path) -> _Run:
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
-  run_folder.check_entries(path, config, ('rule', 'request'))
+  run_folder.check_entries(path, config, ('request',))
   return _Run(path, config, rows)
 
 

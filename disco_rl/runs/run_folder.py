@@ -69,6 +69,8 @@ _ENTRIES = {
   'request': (dict, 'the request of the run'),
   'settings': (dict, 'a group of settings'),
 }
+# Command to the entry that names its rule.
+_RULE_ENTRIES = {'eval': 'rule', 'meta-train': 'init'}
 
 
 class RunFolderError(ValueError):
@@ -324,18 +326,21 @@ def check_entries(
   Args:
     path: path of the folder.
     config: from `read_config`.
-    names: the entries that are needed, with `request` among them.
+    names: the entries that are needed besides the rule, with `request` among
+      them.
   """
-  for name in names:
-    kind, words = _ENTRIES[name]
+  entries = {name: _ENTRIES[name] for name in names}
+  if config.get('command') in _RULE_ENTRIES:
+    entries[_RULE_ENTRIES[config['command']]] = (str, 'the name of a rule')
+  for name, (kind, words) in entries.items():
     if not isinstance(config.get(name), kind):
       given = fields.shorten(config[name]) if name in config else 'nothing'
       raise RunFolderError(
         f'{path}/config.json is damaged: {name} must be {words}, got {given}'
       )
   env = config['request'].get('env')
-  names = env if isinstance(env, list) and env else [env]
-  if not all(isinstance(name, str) for name in names):
+  envs = env if isinstance(env, list) and env else [env]
+  if not all(isinstance(name, str) for name in envs):
     raise RunFolderError(
       f'{path}/config.json is damaged: env must be the name of an environment, '
       f'got {fields.shorten(env)}'

@@ -95,12 +95,19 @@ def test_a_run_that_cannot_be_resumed_says_why(tmp_path):
 
 
 def test_a_run_made_of_objects_is_not_resumed_by_its_name(tmp_path):
-  config = dict(format=run_folder.FORMAT, is_by_name=False, request={})
+  config = dict(
+    format=run_folder.FORMAT,
+    command='count',
+    is_by_name=False,
+    request=dict(env='catch'),
+    settings={},
+    rule_settings={},
+  )
   with run_folder.RunFolder.create(tmp_path, config) as folder:
     with pytest.raises(run_folder.RunFolderError, match='was made in Python'):
       plan_lib.request_of_folder(folder, None, is_complete=False)
     request = plan_lib.request_of_folder(folder, 8, is_complete=True)
-  assert request == dict(steps=8)
+  assert request == dict(env='catch', steps=8)
 
 
 def _act_at(plan, step, action):
