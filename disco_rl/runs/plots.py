@@ -234,6 +234,7 @@ def _import_figure() -> Any:
   level = logger.level
   logger.setLevel(logging.ERROR)
   try:
+    importlib.import_module('matplotlib')
     return importlib.import_module('matplotlib.figure')
   finally:
     logger.setLevel(level)

@@ -262,7 +262,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
     ),
     (
       ['--eval-every=1', '--set=eval.baseline=x'],
-      'eval.baseline must be one of actor_critic, policy_gradient, or none',
+      'eval.baseline must be one of actor_critic, policy_gradient',
     ),
     (['--env=catch', '--env=catch'], 'given twice'),
     (
