@@ -11,9 +11,6 @@ from disco_rl.runs import progress
 from disco_rl.runs import run_folder
 from disco_rl.runs import sinks
 
-# Settings that older runs do not record, with the value that they ran with.
-_ADDED = {'checkpoint_replay': 'always'}
-
 
 @dataclasses.dataclass
 class Run:
@@ -97,8 +94,6 @@ def check_same_settings(
     now: the settings that are resolved from its request now.
   """
   before, after = _flatten(recorded), _flatten(now)
-  older = {k: value for k, value in _ADDED.items() if k in after}
-  before = {**older, **before}
   updates = 'agent.optimizer.total_updates'
   if before.get(updates) != after.get(updates):
     raise ValueError(

@@ -29,7 +29,7 @@ from disco_rl.runs import metrics
 from disco_rl.runs import reading
 
 # Version of `config.json` and of the files of a run; others cannot be opened.
-FORMAT = 2
+FORMAT = 3
 
 RULE_FILE = 'rule.npz'
 BEST_RULE_FILE = 'best_rule.npz'

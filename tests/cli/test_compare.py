@@ -46,7 +46,7 @@ def test_what_is_no_run_is_refused(tmp_path, capsys):
   assert 'has no metrics yet' in capsys.readouterr().err
   (tmp_path / 'config.json').write_text('{"format": 1}')
   assert main.main(['compare', str(tmp_path), '--out=x.png']) == 2
-  assert 'has the format 1, and this version reads 2' in capsys.readouterr().err
+  assert 'has the format 1, and this version reads 3' in capsys.readouterr().err
 
 
 def test_meta_training_runs_are_compared(tmp_path, capsys):

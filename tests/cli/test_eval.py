@@ -346,7 +346,7 @@ def test_runs_of_another_format_are_refused(tmp_path, capsys):
   assert main.main(resume) == 2
   assert (
     f'{out} was made by another version of disco_rl: its config.json has the '
-    'format 1, and this version reads 2'
+    'format 1, and this version reads 3'
   ) in capsys.readouterr().err
   (out / 'config.json').write_text(json.dumps(config))
   assert main.main(resume) == 0

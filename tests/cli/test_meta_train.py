@@ -386,7 +386,7 @@ def test_a_rule_of_another_shape_is_refused(tmp_path, capsys):
 
 
 def test_a_run_is_not_overwritten_nor_taken_for_another(tmp_path, capsys):
-  (tmp_path / 'config.json').write_text('{"format": 2, "command": "eval"}')
+  (tmp_path / 'config.json').write_text('{"format": 3, "command": "eval"}')
   assert _meta_train('--steps=1', f'--out={tmp_path}') == 2
   assert 'already holds a run' in capsys.readouterr().err
   assert main.main(['meta-train', '--resume', str(tmp_path)]) == 2

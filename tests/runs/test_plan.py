@@ -13,7 +13,6 @@ from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
-from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 from tests.support import counter
 
@@ -213,12 +212,3 @@ def test_a_state_and_rows_that_do_not_fit_are_said(tmp_path):
   with pytest.warns(UserWarning, match='begins again'):
     _, all_rows = _execute(Plan(9), out, resume=True)
   assert len(all_rows) == 9
-
-
-def test_runs_from_before_a_setting_existed_are_resumed():
-  now = dict(steps=3, checkpoint_replay='always')
-  run_lib.check_same_settings(dict(steps=3), now)
-  with pytest.raises(ValueError, match="checkpoint_replay was 'always'"):
-    run_lib.check_same_settings(
-      dict(steps=3), {**now, 'checkpoint_replay': 'never'}
-    )

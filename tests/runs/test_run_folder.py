@@ -27,7 +27,7 @@ def test_a_folder_is_written_by_one_process_at_a_time(tmp_path):
 
 @pytest.mark.parametrize(
   ('config', 'found'),
-  [(dict(), 1), (dict(format=3), 3), (dict(format='a'), 'a')],
+  [(dict(), 1), (dict(format=2), 2), (dict(format='a'), 'a')],
 )
 def test_a_run_of_another_format_is_refused(tmp_path, config, found):
   (tmp_path / 'config.json').write_text(json.dumps(config))
@@ -35,7 +35,7 @@ def test_a_run_of_another_format_is_refused(tmp_path, config, found):
     run_folder.RunFolder.reopen(tmp_path)
   assert str(error.value) == (
     f'{tmp_path} was made by another version of disco_rl: its config.json has '
-    f'the format {found}, and this version reads 2. Its rule files can still '
+    f'the format {found}, and this version reads 3. Its rule files can still '
     'be loaded by their paths'
   )
 
@@ -99,7 +99,7 @@ def test_a_run_that_was_faster_is_not_removed(tmp_path, monkeypatch):
 def test_the_lock_of_a_dead_process_does_not_block(tmp_path):
   program = (
     'import sys, time; from disco_rl.runs import run_folder\n'
-    'folder = run_folder.RunFolder.create(sys.argv[1], dict(format=2))\n'
+    'folder = run_folder.RunFolder.create(sys.argv[1], dict(format=3))\n'
     'print("locked", flush=True); time.sleep(60)'
   )
   process = subprocess.Popen(
