@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 
 import jax
 import pytest
@@ -23,6 +24,15 @@ os.environ['XLA_FLAGS'] = ' '.join(
 # Before any operation: afterwards the number of devices is fixed.
 jax.config.update('jax_num_cpu_devices', 8)
 
+
+# In the background, or under `nohup`, signals are ignored, and the processes
+# that tests start would inherit that.
+for number, handler in (
+  (signal.SIGINT, signal.default_int_handler),
+  (signal.SIGHUP, signal.SIG_DFL),
+):
+  if signal.getsignal(number) == signal.SIG_IGN:
+    signal.signal(number, handler)
 
 # Tracing makes many objects that live as long as their program. Looking for
 # garbage among them again and again is a seventh of the time of all tests.

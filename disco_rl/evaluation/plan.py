@@ -144,7 +144,7 @@ class Plan(plan_lib.Plan):
       hooks.Checkpoint(
         trainable, folder.state_path, every, private=actors.PRIVATE
       ),
-      hooks.Periodic(every, lambda *_: self._draw(rows, folder.curve_path)),
+      hooks.Pictures(every, lambda: self._draw(rows, folder.curve_path)),
     ]
 
   def describe_rows(

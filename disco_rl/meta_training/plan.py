@@ -209,7 +209,7 @@ class Plan(plan_lib.Plan):
         trainable, folder.state_path, every, private=actors.PRIVATE
       ),
       hooks.Periodic(every, lambda _, state: self.started(folder, state)),
-      hooks.Periodic(every, lambda *_: _draw(rows, folder)),
+      hooks.Pictures(every, lambda: _draw(rows, folder)),
     ]
 
   def describe_rows(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Set
 import os
+import time
 from typing import Any
 
 from disco_rl.runs import checkpoint
@@ -19,6 +20,7 @@ class Periodic:
     *,
     at_start: bool = False,
     at_end: bool = True,
+    min_seconds: float = 0.0,
   ):
     """Sets the period.
 
@@ -27,11 +29,15 @@ class Periodic:
       action: called with the number of steps done and the state.
       at_start: whether to call it when no steps are done, too.
       at_end: whether to call it when the run ends, too.
+      min_seconds: time between two calls, at least; the one at the end is made
+        anyway. For actions that take longer than many steps of a fast run.
     """
     self._every = every
     self._action = action
     self._at_start = at_start
     self._at_end = at_end
+    self._min_seconds = min_seconds
+    self._last_time = -float('inf')
     self._done = 0
     self._last_call: int | None = None
 
@@ -44,6 +50,8 @@ class Periodic:
   def advanced(self, done: int, state: Any, is_last: bool) -> None:
     """Calls the function if it is due."""
     is_due = done // self._every > self._done // self._every
+    if time.monotonic() - self._last_time < self._min_seconds:
+      is_due = False
     self._done = done
     if is_due or (is_last and self._at_end and self._last_call != done):
       self._call(done, state)
@@ -54,6 +62,21 @@ class Periodic:
   def _call(self, done: int, state: Any) -> None:
     self._last_call = done
     self._action(done, state)
+    self._last_time = time.monotonic()
+
+
+class Pictures(Periodic):
+  """Draws every so many steps, at most twice a minute, and at the end."""
+
+  def __init__(self, every: int, draw: Callable[[], None]):
+    """Sets the period.
+
+    Args:
+      every: steps between two pictures.
+      draw: draws and writes the pictures.
+    """
+    # A picture takes as long as hundreds of iterations of a small agent.
+    super().__init__(every, lambda *_: draw(), min_seconds=30.0)
 
 
 class Checkpoint(Periodic):

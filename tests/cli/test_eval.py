@@ -109,6 +109,7 @@ def test_a_seed_among_others_is_that_seed_alone_bit_exact(
   np.testing.assert_equal(*params)
 
 
+@pytest.mark.slow
 def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   monkeypatch.setattr(
     resolve, 'agent_settings', lambda rule, *_: small.settings(rule.kind)
@@ -246,6 +247,7 @@ registry.register_environment(
 """
 
 
+@pytest.mark.slow
 def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
   """One of Gymnasium with a memory, one's own with a preset; resumed."""
   monkeypatch.chdir(tmp_path)

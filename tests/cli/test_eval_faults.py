@@ -4,6 +4,7 @@ import os
 import signal
 
 import numpy as np
+import pytest
 
 from disco_rl.cli import main
 from disco_rl.runs import files
@@ -11,6 +12,7 @@ from disco_rl.runs import metrics
 from tests.support import runs
 
 
+@pytest.mark.slow
 def test_kill_and_resume_is_the_same_run(tmp_path):
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
   long = ['--rule=actor_critic', '--steps=1200', *runs.TINY]
@@ -41,6 +43,7 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
   runs.check_same_files(killed, whole)
 
 
+@pytest.mark.slow
 def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
   env = '--env=gym:tests.support.scripted:ScriptedGym'
   trouble = '--set=env.kwargs={"die_at": 70}'

@@ -344,6 +344,7 @@ def test_names_with_dots_and_the_settings_of_a_rule(tmp_path, capsys):
   assert origins[f'eval.env.{name}.num_workers'] == '--set'
 
 
+@pytest.mark.slow
 def test_a_rule_of_ones_own_is_trained_further(tmp_path, capsys, own_rule):
   first, second = tmp_path / 'first', tmp_path / 'second'
   command = ('--steps=2', own_rule, '--set=meta.num_inner_updates=1')

@@ -21,7 +21,13 @@ from tests.support import small
 FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 
 
-@pytest.fixture(params=sorted(environments.ENVIRONMENTS))
+# Processes take long to start; tests/environments/test_workers.py has more.
+@pytest.fixture(
+  params=[
+    pytest.param(name, marks=[pytest.mark.slow] * (name == 'gym_workers'))
+    for name in sorted(environments.ENVIRONMENTS)
+  ]
+)
 def make_env(request):
   made = []
 
@@ -131,9 +137,7 @@ def test_host_batch_is_its_streams_one_by_one():
     )
 
 
-@pytest.mark.parametrize(
-  'name', ['scripted', 'dm', 'gym_factory', 'gym_workers']
-)
+@pytest.mark.parametrize('name', ['scripted', 'dm', 'gym_factory'])
 def test_convention(name):
   """LAST comes with the terminal reward and the next first observation.
 

@@ -277,9 +277,8 @@ class _MetaTrainer:
     return meta_loss, (learner_state, value_state)
 
 
-@pytest.mark.parametrize(
-  'num_inner_steps', [1, pytest.param(2, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('num_inner_steps', [1, 2])
 def test_meta_training_loop_on_two_devices(num_inner_steps):
   trainer = _MetaTrainer(num_inner_steps)
   rng, eta_rng, init_rng = jax.random.split(jax.random.PRNGKey(1), 3)

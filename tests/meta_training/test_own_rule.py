@@ -3,11 +3,13 @@
 import jax
 import numpy as np
 import optax
+import pytest
 
 from disco_rl import agent
 from tests.support import small
 
 
+@pytest.mark.slow
 def test_the_document_trains_a_number(documented):
   result, tuned = documented['result'], documented['tuned']
   first = np.log(0.2)

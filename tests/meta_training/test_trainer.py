@@ -281,6 +281,7 @@ def test_a_nonfinite_agent_does_not_count_and_is_reset():
   assert state.num_skipped == 1
 
 
+@pytest.mark.slow
 def test_groups_have_returns_and_eta_an_optimizer_of_its_own(own_rule):
   """Returns by name of the group; η as a tree, one optimiser per agent."""
   settings = small_meta.with_critic(own_rule['agent_settings'])

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import environments
 from benchmarks import learner_step
+from benchmarks import long_run
 from benchmarks import meta_update
 from benchmarks import training_iteration
 from benchmarks import units
@@ -18,6 +19,7 @@ def test_reports_are_tables_and_json(tmp_path, capsys):
   assert '1.25 | 200' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_learner_step():
   result = learner_step.benchmark(rule=None, num_actions=3, num_rounds=3)
   assert result['units'] > 0 and result['temporaries_mb'] < 500
@@ -35,6 +37,15 @@ def test_meta_update():
   assert result['units'] > 0 and result['compile_seconds'] > 0
 
 
+@pytest.mark.slow
+def test_long_run():
+  sizes = ['batching.batch_size=4', 'batching.num_envs=2', 'chunk_size=2']
+  result = long_run.benchmark('catch', 'actor_critic', 20, sizes)
+  assert len(result['resident_mb']) == 10 and min(result['resident_mb']) > 0
+  assert result['checkpoint_percent'] > 0 and result['checkpoint_mb'] > 0
+
+
+@pytest.mark.slow
 def test_environments():
   rows = environments.benchmark_steps('catch', 2, 5)
   rows += environments.benchmark_steps('gym:CartPole-v1', 2, 5)

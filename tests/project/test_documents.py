@@ -15,7 +15,7 @@ DOCUMENTS = sorted(
 )
 # It has a test of its own, which checks its numbers too.
 ELSEWHERE = ('your_own_rule.md',)
-SLOW = ('discovering_a_rule.md',)
+SLOW = ('discovering_a_rule.md', 'training_agents.md')
 
 
 def _blocks(document: pathlib.Path) -> list[str]:
@@ -30,7 +30,7 @@ def _name(path: pathlib.Path) -> str:
 @pytest.mark.parametrize(
   'document',
   [
-    # Meta-training compiles for long.
+    # Those that compile for long.
     pytest.param(d, marks=[pytest.mark.slow] * (d.name in SLOW))
     for d in DOCUMENTS
     if _blocks(d) and d.name not in ELSEWHERE

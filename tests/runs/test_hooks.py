@@ -36,6 +36,8 @@ def _calls(every, ends, first=0, **options):
     (dict(every=4, ends=[2, 4], at_start=True), [0, 4]),
     (dict(every=4, ends=[7, 8], first=6, at_start=True), [8]),  # Resumed.
     (dict(every=4, ends=[0], at_start=True), [0]),
+    # Not often, but once, and at the end.
+    (dict(every=4, ends=[4, 8, 12, 16], min_seconds=1000), [4, 16]),
   ],
 )
 def test_when_a_periodic_action_is_due(arguments, calls):

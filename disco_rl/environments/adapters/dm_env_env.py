@@ -25,24 +25,13 @@ from disco_rl.environments.wrappers import worker_env
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings, the same for all dm_env environments."""
   del name
-  return config_dict.ConfigDict(
-    dict(
-      random_seed=0,
-      kwargs=dict(),  # Keyword arguments of the factory.
-      num_workers=0,  # Worker processes; 0 to use this process.
-      worker_timeout=worker_env.TIMEOUT,  # Seconds, see `worker_env.make`.
-    )
-  )
+  return worker_env.get_config(kwargs=dict())  # Those of the factory.
 
 
 def get_fields(name: str) -> dict[str, fields.Field]:
   """Returns the types and ranges of settings, see `get_config`."""
   del name
-  return dict(
-    random_seed=fields.SEED,
-    num_workers=fields.WORKERS,
-    worker_timeout=fields.TIMEOUT,
-  )
+  return worker_env.FIELDS
 
 
 def build(

@@ -34,26 +34,16 @@ _Encode = Callable[[Any], Any]
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings, the same for all Gymnasium environments."""
   del name
-  return config_dict.ConfigDict(
-    dict(
-      random_seed=0,
-      kwargs=dict(),  # Keyword arguments of `gymnasium.make` or the factory.
-      frame_stack=1,  # Observations that are stacked, along their last axis.
-      num_workers=0,  # Worker processes; 0 to use this process.
-      worker_timeout=worker_env.TIMEOUT,  # Seconds, see `worker_env.make`.
-    )
+  return worker_env.get_config(
+    kwargs=dict(),  # Keyword arguments of `gymnasium.make` or the factory.
+    frame_stack=1,  # Observations that are stacked, along their last axis.
   )
 
 
 def get_fields(name: str) -> dict[str, fields.Field]:
   """Returns the types and ranges of settings, see `get_config`."""
   del name
-  return dict(
-    random_seed=fields.SEED,
-    frame_stack=fields.FRAME_STACK,
-    num_workers=fields.WORKERS,
-    worker_timeout=fields.TIMEOUT,
-  )
+  return {**worker_env.FIELDS, 'frame_stack': fields.FRAME_STACK}
 
 
 def build(

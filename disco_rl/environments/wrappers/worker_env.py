@@ -13,6 +13,7 @@ import weakref
 
 import chex
 import jax
+from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import fields
@@ -27,6 +28,13 @@ TIMEOUT = 600.0
 
 _SECONDS_TO_CLOSE = 5.0
 
+# Types and ranges of the settings of `get_config`.
+FIELDS = dict(
+  random_seed=fields.SEED,
+  num_workers=fields.WORKERS,
+  worker_timeout=fields.TIMEOUT,
+)
+
 
 class WorkerError(foreign.ForeignCodeError):
   """Raised when a worker process fails, dies or does not answer."""
@@ -37,6 +45,25 @@ class RemoteTracebackError(Exception):
 
   def __str__(self) -> str:
     return f'\n{self.args[0]}'
+
+
+def get_config(**more: Any) -> config_dict.ConfigDict:
+  """Makes the settings of environments that `make` makes.
+
+  Args:
+    **more: further settings of one kind of environment.
+
+  Returns:
+    The settings.
+  """
+  return config_dict.ConfigDict(
+    dict(
+      random_seed=0,
+      num_workers=0,  # Worker processes; 0 to use this process.
+      worker_timeout=TIMEOUT,  # Seconds, see `make`.
+      **more,
+    )
+  )
 
 
 def make(
