@@ -137,7 +137,13 @@ def test_host_batch_is_its_streams_one_by_one():
     )
 
 
-@pytest.mark.parametrize('name', ['scripted', 'dm', 'gym_factory'])
+@pytest.mark.parametrize(
+  'name',
+  [
+    *('scripted', 'dm', 'gym_factory'),
+    pytest.param('gym_workers', marks=pytest.mark.slow),
+  ],
+)
 def test_convention(name):
   """LAST comes with the terminal reward and the next first observation.
 
