@@ -24,13 +24,14 @@ def registered(monkeypatch):
   registry.register_environment('broken', broken.BrokenJax, settings)
 
 
-def _arguments(env, trouble, at, out, *more):
+def _arguments(env, trouble, at, out, *more, steps=12):
   if env == 'broken':
     kwargs = [f'--set=env.trouble={trouble}', f'--set=env.at={at}']
   else:
     kwargs = [f'--set=env.kwargs={{"trouble": "{trouble}", "at": {at}}}']
-  command = ['eval', '--rule=actor_critic', '--quiet', '--steps=12', *SIZES]
-  return [*command, f'--env={env}', *kwargs, f'--out={out}', *more]
+  command = ['eval', '--rule=actor_critic', '--quiet', *SIZES]
+  places = [f'--env={env}', f'--out={out}', f'--steps={steps}']
+  return [*command, *places, *kwargs, *more]
 
 
 def _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more):
@@ -140,12 +141,8 @@ def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_the_group_saves_the_state_of_the_workers(tmp_path, number):
   whole, stopped = tmp_path / 'whole', tmp_path / 'stopped'
-  more = [
-    '--steps=600',
-    '--set=env.num_workers=2',
-    '--set=checkpoint_every=500',
-  ]
-  arguments = _arguments(DM, '', 1, stopped, *more)
+  more = ['--set=env.num_workers=2', '--set=checkpoint_every=500']
+  arguments = _arguments(DM, '', 1, stopped, *more, steps=600)
   process = runs.start(*arguments, start_new_session=True)
   runs.wait_for_rows(stopped, 10, process)
   os.killpg(process.pid, number)
@@ -153,5 +150,5 @@ def test_a_signal_to_the_group_saves_the_state_of_the_workers(tmp_path, number):
   assert process.returncode == 130, error
   assert 0 < files.read_npz(stopped / 'state.npz')['iteration'] < 500
   assert main.main(['eval', '--resume', str(stopped), '--quiet']) == 0
-  assert main.main(_arguments(DM, '', 1, whole, *more)) == 0
+  assert main.main(_arguments(DM, '', 1, whole, *more, steps=600)) == 0
   runs.check_same_files(whole, stopped)
