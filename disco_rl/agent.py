@@ -90,15 +90,16 @@ class Agent:
     if agent_settings.get('value_fn') is not None:
       config = types.ValueFnConfig(**agent_settings.value_fn)
       self.critic = value_fn.ValueFunction(config, batch_axis_name)
-    self.learner = learner_lib.LearnerStep(
-      self.update_rule,
-      self._network,
-      optimizer or optimizers.agent_optimizer(agent_settings),
-      dict(agent_settings.hyper_params),
-      critic=self.critic,
-      axis_name=batch_axis_name,
-    )
-    self._check_network()
+    with self.boundary('making the agent'):
+      self.learner = learner_lib.LearnerStep(
+        self.update_rule,
+        self._network,
+        optimizer or optimizers.agent_optimizer(agent_settings),
+        dict(agent_settings.hyper_params),
+        critic=self.critic,
+        axis_name=batch_axis_name,
+      )
+      self._check_network()
 
   @classmethod
   def for_environment(

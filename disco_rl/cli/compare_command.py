@@ -20,6 +20,7 @@ from disco_rl.cli import errors
 from disco_rl.cli import tables
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import rule_evaluation
+from disco_rl.runs import config_entries
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
 from disco_rl.runs import run_folder
@@ -100,7 +101,7 @@ def _read(path: pathlib.Path) -> _Run:
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
-  run_folder.check_entries(path, config, ('request',))
+  config_entries.check(path, config, ('request',))
   return _Run(path, config, rows)
 
 

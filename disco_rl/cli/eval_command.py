@@ -113,6 +113,9 @@ def _finish(a_run: run_lib.Run, outcome: loop.Outcome) -> None:
 def _report(a_run: run_lib.Run) -> None:
   """Prints a table of returns, and the paths of picture and metrics."""
   assert a_run.folder is not None
+  if not a_run.rows:
+    print(f'no rows of metrics to report: {a_run.folder.metrics_path}')
+    return
   at, values = metrics.curves(a_run.rows, 'average_return')
   finals = metrics.average_returns(a_run.rows, metrics.LAST)
   rows = []

@@ -72,16 +72,31 @@ def main(argv: Sequence[str] | None = None) -> int:
   """
   words = list(sys.argv[1:] if argv is None else argv)
   command = next((word for word in words if word in _COMMANDS), None)
-  arguments = build_parser(command).parse_args(words)
-  if arguments.command in _COMPILING:
-    compilation_cache = importlib.import_module(
-      'disco_rl.runs.compilation_cache'
-    )
-    compilation_cache.enable()
   try:
+    if command in _COMPILING:
+      _start_jax()
+    arguments = build_parser(command).parse_args(words)
+    if arguments.command in _COMPILING:
+      compilation_cache = importlib.import_module(
+        'disco_rl.runs.compilation_cache'
+      )
+      compilation_cache.enable()
     return _import(arguments.command).run(arguments)
   except (errors.UsageError, errors.StoppedError) as error:
-    return errors.report(arguments.command, error, arguments.traceback)
+    return errors.report(command or '', error, '--traceback' in words)
+
+
+def _start_jax() -> None:
+  """Starts JAX, which fails if variables such as JAX_PLATFORMS are wrong."""
+  try:
+    importlib.import_module('jax').devices()
+  except Exception as error:
+    first_line = str(error).strip().partition('\n')[0]
+    reason = ': '.join(filter(None, [type(error).__name__, first_line]))
+    raise errors.UsageError(
+      f'JAX cannot start ({reason}). Its settings are the environment '
+      'variables that begin with JAX_ and XLA_'
+    ) from error
 
 
 def start() -> int:

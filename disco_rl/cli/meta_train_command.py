@@ -116,6 +116,9 @@ def _report(a_run: run_lib.Run) -> None:
   """Prints the first and last metrics, and the paths of the results."""
   folder, rows = a_run.folder, a_run.rows
   assert folder is not None
+  if not rows:
+    print(f'no rows of metrics to report: {folder.metrics_path}')
+    return
   first, last = rows[0], rows[-1]
   returns = pictures.return_columns(rows).values()
   for name in (*returns, 'meta_loss', 'pos_rewards', 'neg_rewards'):

@@ -5,6 +5,7 @@ import numpy as np
 
 from disco_rl import parallel
 from disco_rl import types
+from disco_rl.environments import foreign
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import population as population_lib
 from disco_rl.learning import faults
@@ -199,10 +200,12 @@ def check_rule_params(
   Returns:
     η, empty for a rule without parameters.
   """
-  wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
+  kind = type(rule).__name__
+  with foreign.boundary(f'{kind} failed in init_params', ValueError):
+    wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
   if eta is None and jax.tree.leaves(wanted):
     raise ValueError(
-      f'{type(rule).__name__} has parameters η, and none were given: load '
+      f'{kind} has parameters η, and none were given: load '
       'trained ones from a file (load_rule) or train them (meta_train)'
     )
   eta = {} if eta is None else eta

@@ -12,6 +12,7 @@ from disco_rl import agent as agent_lib
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
+from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.learning import actors
 from disco_rl.meta_training import meta_gradient
@@ -105,10 +106,12 @@ def build(
 
 def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
   """Returns the specs of η, which must be the same for all groups."""
-  specs = [
-    jax.eval_shape(lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0])
-    for rule in rules
-  ]
+  specs = []
+  for rule in rules:
+    kind = type(rule).__name__
+    with foreign.boundary(f'{kind} failed in init_params', ValueError):
+      init = lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0]
+      specs.append(jax.eval_shape(init))
   if not jax.tree.leaves(specs[0]):
     raise ValueError(
       'the rule of the agents has no parameters that could be trained'

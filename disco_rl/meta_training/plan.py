@@ -192,8 +192,15 @@ class Plan(plan_lib.Plan):
     before_print: Callable[[], None],
   ) -> list[Any]:
     """Makes hooks that evaluate and save the rule, and draw pictures."""
-    all_hooks: list[Any] = []
-    if self._evaluation is not None:
+    every = self.settings.checkpoint_every
+    all_hooks: list[Any] = [
+      hooks.Checkpoint(
+        trainable, folder.state_path, every, private=actors.PRIVATE
+      ),
+      hooks.Periodic(every, lambda _, state: self.started(folder, state)),
+      hooks.Pictures(every, lambda: _draw(rows, folder)),
+    ]
+    if self._evaluation is not None:  # Last, since it takes long.
       all_hooks.append(
         rule_evaluation.Hook(
           self._evaluation,
@@ -203,14 +210,7 @@ class Plan(plan_lib.Plan):
           before_print,
         )
       )
-    every = self.settings.checkpoint_every
-    return all_hooks + [
-      hooks.Checkpoint(
-        trainable, folder.state_path, every, private=actors.PRIVATE
-      ),
-      hooks.Periodic(every, lambda _, state: self.started(folder, state)),
-      hooks.Pictures(every, lambda: _draw(rows, folder)),
-    ]
+    return all_hooks
 
   def describe_rows(
     self, rows: list[metrics.Row]
@@ -241,7 +241,6 @@ class Plan(plan_lib.Plan):
     for env in rule_evaluation.environments(self.config):
       path = rule_evaluation.evaluations_path(folder.path, env)
       folder.cut_table(path, done)
-    self._build_evaluation()
 
   def _save_rule(
     self, path: pathlib.Path, eta: types.MetaParams, **facts: Any

@@ -26,6 +26,7 @@ from disco_rl.meta_training import pictures
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import console
 from disco_rl.runs import hooks
+from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
@@ -77,7 +78,9 @@ class RuleEvaluation:
     for population in self._populations.values():
       population.close()
 
-  def __call__(self, eta: types.MetaParams, env: str) -> list[metrics.Row]:
+  def __call__(
+    self, eta: types.MetaParams, env: str
+  ) -> list[metrics.Row] | None:
     """Trains fresh agents with a rule.
 
     Args:
@@ -85,12 +88,13 @@ class RuleEvaluation:
       env: name of an environment.
 
     Returns:
-      One row per seed, with the average return of its last iterations.
+      One row per seed, with the average return of its last iterations; None if
+      the run is interrupted.
     """
     # η is on the devices of meta-training.
     return self._train(self._populations[env], jax.device_get(eta))
 
-  def baseline(self, env: str) -> list[metrics.Row]:
+  def baseline(self, env: str) -> list[metrics.Row] | None:
     """Trains fresh agents with the baseline, for as many iterations.
 
     They have the settings of `disco-rl eval`, with the torso and the core of
@@ -124,17 +128,20 @@ class RuleEvaluation:
 
   def _train(
     self, population: population_lib.Population, eta: types.MetaParams | None
-  ) -> list[metrics.Row]:
+  ) -> list[metrics.Row] | None:
     rows: list[metrics.Row] = []
     steps = self._settings.eval.steps
     trainable = training.Training(population, eta, min(_CHUNK_SIZE, steps))
     # Agents may diverge with a rule in training. Returns before that count.
-    loop.run(
+    outcome = loop.run(
       trainable,
       trainable.init(),
       steps,
       sinks=[sinks.Rows(rows)],
+      should_stop=interrupts.is_requested,
     )
+    if outcome.reason is loop.Reason.INTERRUPTED:
+      return None
     returns = metrics.average_returns(rows, metrics.LAST)
     return [dict(seed=k, final_return=value) for k, value in returns.items()]
 
@@ -176,8 +183,12 @@ class Hook(hooks.Periodic):
       if self._baseline is None or metrics.read_csv(path):
         continue
       rows = self._evaluation.baseline(env)
+      if rows is None:
+        return  # It is evaluated when the run is resumed.
       self._keep(path, 0, rows, f'baseline {self._baseline}', env)
     super().start(done, state)
+    if done and done % self._every == 0:
+      self._evaluate(done, state)  # Unless that was finished before.
 
   def close(self) -> None:
     """Closes environments on the host."""
@@ -190,6 +201,8 @@ class Hook(hooks.Periodic):
       if any(row['iteration'] == done for row in metrics.read_csv(path)):
         continue  # It was evaluated before the run was killed.
       rows = self._evaluation(state.eta, env)
+      if rows is None:
+        return
       self._keep(path, done, rows, f'meta-update {done}, fresh agents', env)
     all_scores = scores(self._folder, self._envs)
     score = all_scores.pop(done, -float('inf'))

@@ -6,6 +6,8 @@ import time
 from typing import Any
 
 from disco_rl.runs import checkpoint
+from disco_rl.runs import console
+from disco_rl.runs import files
 from disco_rl.runs import finite
 from disco_rl.runs import loop
 
@@ -76,7 +78,21 @@ class Pictures(Periodic):
       draw: draws and writes the pictures.
     """
     # A picture takes as long as hundreds of iterations of a small agent.
-    super().__init__(every, lambda *_: draw(), min_seconds=30.0)
+    super().__init__(every, self._draw, min_seconds=30.0)
+    self._draw_all = draw
+    self._has_failed = False
+
+  def _draw(self, done: int, state: Any) -> None:
+    """Draws; says once if that fails, which is no reason to stop."""
+    del done, state
+    try:
+      self._draw_all()
+    except files.StorageError:
+      raise
+    except Exception as error:
+      if not self._has_failed:
+        console.complain(f'no pictures: {type(error).__name__}: {error}')
+      self._has_failed = True
 
 
 class Checkpoint(Periodic):

@@ -150,6 +150,7 @@ class Interrupts:
 
 
 _command: Interrupts | None = None
+_of_library: Interrupts | None = None  # Of the run that is executed, if any.
 
 
 def hold() -> None:
@@ -174,6 +175,12 @@ def defer() -> None:
     _command.defer()
 
 
+def is_requested() -> bool:
+  """Returns whether the run that is executed should stop."""
+  active = _command or _of_library
+  return active is not None and active.received is not None
+
+
 @contextlib.contextmanager
 def of_run(is_saved: bool) -> Iterator[Callable[[], bool]]:
   """Makes signals requests within a block.
@@ -192,11 +199,14 @@ def of_run(is_saved: bool) -> Iterator[Callable[[], bool]]:
     command.defer()
     yield lambda: command.received is not None
   elif is_saved and threading.current_thread() is threading.main_thread():
-    own = Interrupts(ends_process=False)
+    global _of_library
+    own, before = Interrupts(ends_process=False), _of_library
     own.start()
+    _of_library = own
     try:
       yield lambda: own.received is not None
     finally:
+      _of_library = before
       own.stop()
     own.raise_again()
   else:

@@ -25,6 +25,8 @@ from disco_rl.runs import reading
 Row = dict[str, float]
 
 _INTEGERS = ('iteration', 'seed', 'env_steps', 'episodes')
+# Tables of millions of rows; a run adds about 100 bytes per chunk and seed.
+_MAX_BYTES = 1 << 30
 # How many of the last iterations a report averages over.
 LAST = 100
 
@@ -77,10 +79,18 @@ def append_csv(
 
   Args:
     path: path of the file, made if it does not exist.
-    rows: rows with the same columns as the file, in the same order.
+    rows: rows with the same columns as the file, in any order.
   """
-  if rows:
-    files.append(path, lambda is_new: _to_text(rows, header=is_new).encode())
+  if not rows:
+    return
+  columns = _columns(path) or list(rows[0])
+  if set(columns) != set(rows[0]):
+    raise files.StorageError(
+      f'cannot write {os.fspath(path)}: it has other columns than the rows of '
+      f'this run, {", ".join(rows[0])}'
+    )
+  ordered = [{name: row[name] for name in columns} for row in rows]
+  files.append(path, lambda is_new: _to_text(ordered, header=is_new).encode())
 
 
 def to_csv(rows: Sequence[Mapping[str, float]]) -> str:
@@ -101,7 +111,7 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
   if not path.exists():
     return []
   try:
-    lines = reading.read_text(path).split('\n')[:-1]  # Whole lines.
+    lines = reading.read_text(path, _MAX_BYTES).split('\n')[:-1]  # Whole lines.
     table = csv.reader(lines, strict=True)
     columns = next(table, [])
     if lines and not {'iteration', 'seed'} <= set(columns):
@@ -198,6 +208,16 @@ def average_returns(
     total = sum(episodes * average for episodes, average in counted)
     averages[seed] = float(total / count) if count else float('nan')
   return averages
+
+
+def _columns(path: str | os.PathLike[str]) -> list[str]:
+  """Returns the columns of a CSV file; none if it is new."""
+  path = pathlib.Path(path)
+  if not path.is_file() or not path.stat().st_size:
+    return []
+  with reading.open_file(path) as (file, _):
+    header = file.readline(1 << 16).decode(errors='replace')
+  return next(csv.reader([header.strip()]), [])
 
 
 def _to_text(rows: Sequence[Mapping[str, float]], header: bool) -> str:

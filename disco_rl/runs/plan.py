@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 import warnings
 
 import disco_rl
+from disco_rl import fields
 from disco_rl.runs import checkpoint
+from disco_rl.runs import config_entries
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -211,7 +213,11 @@ class Plan(abc.ABC):
           out, self.config, overwrite, numbered
         )
         stack.callback(folder.close)
-        self.started(folder, state)
+        try:
+          self.started(folder, state)
+        except BaseException:
+          folder.discard()
+          raise
       run = self._run(trainable, state, [], folder, show_progress)
       stack.pop_all()  # The run closes them.
     return run
@@ -245,7 +251,7 @@ class Plan(abc.ABC):
         done if has_state else None,
         resuming.Rhythm(
           unit=self.unit,
-          total=folder.config['request']['steps'],
+          total=_recorded_steps(folder),
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
         ),
@@ -255,16 +261,24 @@ class Plan(abc.ABC):
           f'{folder.path} is at {self.unit} {done} already, after '
           f'{self.settings.steps}'
         )
+      self.prepare(trainable, state)  # Before anything is changed.
       folder.write_config(self.config)
       rows = folder.cut_metrics(done)
       self.resumed(folder, done)
       run = self._run(trainable, state, rows, folder, show_progress)
-      is_empty = done and self.settings.get('checkpoint_replay') == 'never'
+      is_empty = done and self._leaves_out_replay()
       run.note = '; '.join([note] * bool(note) + [_NO_REPLAY] * bool(is_empty))
       return run
     except BaseException:
       trainable.close()
       raise
+
+  def _leaves_out_replay(self) -> bool:
+    """Returns whether there is a replay that is not part of checkpoints."""
+    if self.settings.get('checkpoint_replay') != 'never':
+      return False
+    sizes = self.settings.batching
+    return sizes.num_envs != sizes.batch_size
 
   def _run(
     self,
@@ -292,6 +306,13 @@ class Plan(abc.ABC):
     )
 
 
+def _recorded_steps(folder: run_folder.RunFolder) -> int:
+  """Returns the number of steps that a run was last made for."""
+  steps = folder.config['settings'].get('steps')
+  field = fields.Field(int, low=1, high=fields.MAX_COUNT)
+  return fields.check(field, f'steps in {folder.path}/config.json', steps)
+
+
 def request_of_folder(
   folder: run_folder.RunFolder, steps: int | None, is_complete: bool
 ) -> dict[str, Any]:
@@ -306,7 +327,7 @@ def request_of_folder(
     The request.
   """
   config = folder.config
-  run_folder.check_entries(folder.path, config)
+  config_entries.check(folder.path, config)
   if not (config['is_by_name'] or is_complete):
     raise run_folder.RunFolderError(
       f'{folder.path} was made in Python, from objects that have no name: call '

@@ -62,11 +62,14 @@ def open_file(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
     yield file, status.st_size
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
+def read_text(
+  path: str | os.PathLike[str], max_bytes: int = _MAX_TEXT_BYTES
+) -> str:
   """Reads a text file in UTF-8.
 
   Args:
     path: path of the file.
+    max_bytes: larger files are refused.
 
   Returns:
     Its contents.
@@ -75,12 +78,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
     UnreadableFileError: if it cannot be read, or is no text.
   """
   with open_file(path) as (file, size):
-    if size > _MAX_TEXT_BYTES:
+    if size > max_bytes:
       raise UnreadableFileError(
-        f'it has {size} bytes, more than the {_MAX_TEXT_BYTES} that are read'
+        f'it has {size} bytes, more than the {max_bytes} that are read'
       )
     try:
-      content = file.read(_MAX_TEXT_BYTES)
+      content = file.read(max_bytes)
     except OSError as error:
       raise UnreadableFileError(os_errors.describe(error)) from None
   try:

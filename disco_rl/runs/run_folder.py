@@ -14,7 +14,6 @@ Files are replaced atomically or grow by whole rows, so that a process may be
 killed at any time. Only one process at a time can write to a folder.
 """
 
-from collections.abc import Iterable, Mapping
 import contextlib
 import errno
 import fcntl
@@ -23,7 +22,6 @@ import os
 import pathlib
 from typing import Any
 
-from disco_rl import fields
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
@@ -61,16 +59,6 @@ _AFTER_CHECKPOINT = (
 # Locked by the process that writes to the folder; the system unlocks it when
 # that process ends, in whatever way.
 _LOCK = '.lock'
-# Entries that every `config.json` has.
-_ENTRIES = {
-  'command': (str, 'the name of a command'),
-  'rule_settings': (dict, 'a group of settings'),
-  'is_by_name': (bool, 'true or false'),
-  'request': (dict, 'the request of the run'),
-  'settings': (dict, 'a group of settings'),
-}
-# Command to the entry that names its rule.
-_RULE_ENTRIES = {'eval': 'rule', 'meta-train': 'init'}
 
 
 class RunFolderError(ValueError):
@@ -131,9 +119,7 @@ class RunFolder:
       folder.write_config(config)
     except BaseException:
       if is_new:  # Nothing is left of a run that could not start.
-        with contextlib.suppress(OSError):
-          (path / _LOCK).unlink()
-          path.rmdir()
+        folder._remove_empty()
       folder.close()
       raise
     return folder
@@ -193,6 +179,12 @@ class RunFolder:
       f'cannot write to {self.path}: the folder was removed, moved or replaced '
       'since the run started'
     )
+
+  def discard(self) -> None:
+    """Removes a run that could not start, and its folder if that is empty."""
+    with contextlib.suppress(OSError):
+      self._remove_run()
+    self._remove_empty()
 
   @property
   def metrics_path(self) -> pathlib.Path:
@@ -264,6 +256,12 @@ class RunFolder:
         file.write(metrics.to_csv(kept).encode())
     return kept
 
+  def _remove_empty(self) -> None:
+    """Removes the lock, and the folder if nothing else is in it."""
+    with contextlib.suppress(OSError):
+      (self.path / _LOCK).unlink()
+      self.path.rmdir()
+
   def _remove_run(self) -> None:
     """Removes the files of a run, and no others; the state last."""
     for pattern in _FILES:
@@ -316,37 +314,6 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
   return config
 
 
-def check_entries(
-  path: str | os.PathLike[str],
-  config: Mapping[str, Any],
-  names: Iterable[str] = tuple(_ENTRIES),
-) -> None:
-  """Raises a `RunFolderError` if entries of a config are missing or wrong.
-
-  Args:
-    path: path of the folder.
-    config: from `read_config`.
-    names: the entries that are needed besides the rule, with `request` among
-      them.
-  """
-  entries = {name: _ENTRIES[name] for name in names}
-  if config.get('command') in _RULE_ENTRIES:
-    entries[_RULE_ENTRIES[config['command']]] = (str, 'the name of a rule')
-  for name, (kind, words) in entries.items():
-    if not isinstance(config.get(name), kind):
-      given = fields.shorten(config[name]) if name in config else 'nothing'
-      raise RunFolderError(
-        f'{path}/config.json is damaged: {name} must be {words}, got {given}'
-      )
-  env = config['request'].get('env')
-  envs = env if isinstance(env, list) and env else [env]
-  if not all(isinstance(name, str) for name in envs):
-    raise RunFolderError(
-      f'{path}/config.json is damaged: env must be the name of an environment, '
-      f'got {fields.shorten(env)}'
-    )
-
-
 def _check_empty(path: pathlib.Path) -> None:
   """Raises a `RunFolderError` if a folder has files of a run."""
   check_free(path)
@@ -377,8 +344,9 @@ def _make_numbered(path: pathlib.Path) -> pathlib.Path:
 
 def _lock(path: pathlib.Path) -> Any:
   """Locks a folder until the result is closed, or this process ends."""
+  flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
   with files.storing(path):
-    file = (path / _LOCK).open('wb')
+    file = os.fdopen(os.open(path / _LOCK, flags, 0o666), 'r+b', buffering=0)
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:

@@ -360,7 +360,7 @@ def test_dry_run_shows_the_settings_and_writes_nothing(
   monkeypatch.chdir(tmp_path)
   assert runs.evaluate('--dry-run') == 0
   shown = json.loads(capsys.readouterr().out)
-  assert shown['format'] == 2
+  assert shown['format'] == 3
   assert shown['settings']['env'] == dict(rows=5, columns=4)
   assert shown['origins']['env.rows'] == '--set'
   assert 'agent.learning_rate' not in shown['origins']  # A default.
@@ -391,3 +391,22 @@ def test_dry_run_shows_where_each_setting_came_from(tmp_path, capsys):
     'agent.update_rule.net.hidden_size': 'rule mine',
   }.items():
     assert origins[setting] == origin, setting
+
+
+def test_the_steps_of_a_run_are_those_of_its_settings(tmp_path, capsys):
+  out = tmp_path / 'x'
+  more = ('--steps=8', '--set=steps=12', f'--out={out}')
+  assert runs.evaluate(*more) == 0
+  resume = ['eval', '--resume', str(out), '--quiet']
+  assert main.main(resume) == 0
+  config = json.loads((out / 'config.json').read_text())
+  request = {k: v for k, v in config['request'].items() if k != 'steps'}
+  damaged = {**config, 'request': request, 'settings': {'steps': 'x'}}
+  (out / 'config.json').write_text(json.dumps(damaged))
+  assert main.main(resume) == 2
+  assert 'Traceback' not in capsys.readouterr().err
+  # Rows that were removed are said, and nothing else happens.
+  (out / 'config.json').write_text(json.dumps(config))
+  (out / 'metrics.csv').unlink()
+  assert main.main(resume) == 0
+  assert 'no rows of metrics to report' in capsys.readouterr().out

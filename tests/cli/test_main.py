@@ -1,5 +1,6 @@
 """`disco-rl`: its commands, their help and their exit codes."""
 
+import os
 import subprocess
 import sys
 
@@ -62,3 +63,14 @@ def test_errors_of_users_are_one_sentence(error, message):
 def test_errors_of_ours_have_a_traceback():
   with pytest.raises(KeyError), errors.as_usage_errors():
     raise KeyError('x')
+
+
+def test_jax_that_cannot_start_is_one_sentence():
+  result = subprocess.run(
+    [sys.executable, '-m', 'disco_rl.cli.main', 'eval', '--dry-run'],
+    env={**os.environ, 'JAX_PLATFORMS': 'nonsense'},
+    capture_output=True,
+    text=True,
+  )
+  assert result.returncode == 2 and 'Traceback' not in result.stderr
+  assert 'JAX cannot start (RuntimeError: ' in result.stderr

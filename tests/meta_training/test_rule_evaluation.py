@@ -115,10 +115,25 @@ def test_what_was_evaluated_before_a_kill_is_not_evaluated_again(tmp_path):
   values = [-1.0, 0.0, 0.5, 0.9, 0.8]
   first = _run(tmp_path, FakeEvaluation(), values[:3])
   assert [step for _, step, _ in first] == [0, 2]
-  # Killed after the evaluation, before the checkpoint of meta-update 2.
+  # Killed after the evaluation; the state is that of meta-update 1.
   again = FakeEvaluation()
   assert [step for _, step, _ in _run(tmp_path, again, values, 1)] == [2, 4]
   assert again.calls == [(0.8, 'a')]
+
+
+def test_an_evaluation_that_is_interrupted_is_made_again(tmp_path):
+  """It is dropped, and its meta-update has a checkpoint already."""
+
+  class Interrupted(FakeEvaluation):
+    def __call__(self, eta, env):
+      return None if eta == 0.5 else super().__call__(eta, env)
+
+  values = [-1.0, 0.0, 0.5, 0.9, 0.8]
+  first = _run(tmp_path, Interrupted(), values[:3])
+  assert [step for _, step, _ in first] == [0]
+  again = FakeEvaluation()
+  assert [step for _, step, _ in _run(tmp_path, again, values, 2)] == [2, 4]
+  assert again.calls == [(0.5, 'a'), (0.8, 'a')]
 
 
 def test_a_rule_without_any_return_is_not_the_best(tmp_path):

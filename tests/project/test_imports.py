@@ -82,7 +82,7 @@ def test_the_check_can_fail():
   for module, source in (
     ('runs.files', 'from disco_rl import agent'),
     ('runs.files', 'import disco_rl.config.schema'),
-    ('evaluation.run', 'def f():\n  from disco_rl.cli import main'),
+    ('evaluation.plan', 'def f():\n  from disco_rl.cli import main'),
     ('agent', inner),
     ('networks.nets', 'from disco_rl.value_fns import value_fn'),
     ('networks.nets', 'from disco_rl.update_rules import input_transforms'),

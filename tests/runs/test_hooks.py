@@ -57,3 +57,14 @@ def test_checkpoints_are_saved_now_and_then_and_at_the_end(tmp_path):
   assert load() == 4
   hook.advanced(7, 7, is_last=True)
   assert load() == 7
+
+
+def test_pictures_that_fail_are_no_reason_to_stop(capsys):
+  def draw():
+    raise KeyError('backend')
+
+  hook = hooks.Pictures(1, draw)
+  hook.start(0, None)
+  hook.advanced(1, None, is_last=False)
+  hook.advanced(2, None, is_last=True)
+  assert capsys.readouterr().err.count('no pictures: KeyError') == 1

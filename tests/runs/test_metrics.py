@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from disco_rl.runs import files
 from disco_rl.runs import metrics as metrics_lib
 from disco_rl.runs import plots
 
@@ -143,3 +144,13 @@ def test_damaged_tables_are_refused_with_the_line(tmp_path, content, message):
   with pytest.raises(ValueError, match=message) as error:
     metrics_lib.read_csv(path)
   assert str(path) in str(error.value) and len(str(error.value)) < 300
+
+
+def test_rows_are_appended_in_the_order_of_the_file(tmp_path):
+  path = tmp_path / 'metrics.csv'
+  path.write_text('seed,iteration,loss\n0,1,2.5\n')
+  metrics_lib.append_csv(path, [dict(iteration=2, seed=0, loss=3.5)])
+  assert path.read_text().endswith('0,1,2.5\n0,2,3.5\n')
+  with pytest.raises(files.StorageError, match='it has other columns'):
+    metrics_lib.append_csv(path, [dict(iteration=3, seed=0)])
+  assert path.read_text().endswith('0,2,3.5\n')

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from disco_rl.runs import config_entries
 from disco_rl.runs import files
 from disco_rl.runs import run_folder
 
@@ -134,3 +135,38 @@ def test_a_run_that_cannot_start_leaves_nothing(tmp_path, monkeypatch):
   with pytest.raises(files.StorageError):
     run_folder.RunFolder.create(tmp_path / 'x', CONFIG)
   assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_of_a_folder_harms_no_other_file(tmp_path):
+  other, path = tmp_path / 'other', tmp_path / 'run'
+  other.write_text('precious')
+  path.mkdir()
+  (path / '.lock').symlink_to(other)
+  with pytest.raises(files.StorageError):
+    run_folder.RunFolder.create(path, dict(format=run_folder.FORMAT))
+  assert other.read_text() == 'precious'
+
+
+def test_nothing_is_left_of_a_run_that_is_discarded(tmp_path):
+  config = dict(format=run_folder.FORMAT)
+  with run_folder.RunFolder.create(tmp_path / 'x', config) as folder:
+    folder.discard()
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+  ('command', 'request_', 'message'),
+  [
+    ('eval', dict(env=['catch']), 'env of the request must be the name'),
+    ('meta-train', dict(env='catch'), 'env of the request must be a list'),
+    (
+      'meta-train',
+      dict(env=['catch'], eval_env=5),
+      'eval_env of the request must be a list',
+    ),
+  ],
+)
+def test_environments_of_a_damaged_request(command, request_, message):
+  config = dict(command=command, rule='x', init='x', request=request_)
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    config_entries.check('x', config, ('request',))

@@ -1,0 +1,61 @@
+"""Checks the entries of a run's `config.json`, which may be damaged."""
+
+from collections.abc import Iterable, Mapping
+import os
+from typing import Any
+
+from disco_rl import fields
+from disco_rl.runs import run_folder
+
+# Entries that every `config.json` has.
+_ENTRIES = {
+  'command': (str, 'the name of a command'),
+  'rule_settings': (dict, 'a group of settings'),
+  'is_by_name': (bool, 'true or false'),
+  'request': (dict, 'the request of the run'),
+  'settings': (dict, 'a group of settings'),
+}
+# Command to the entry that names its rule.
+_RULE_ENTRIES = {'eval': 'rule', 'meta-train': 'init'}
+
+
+def check(
+  path: str | os.PathLike[str],
+  config: Mapping[str, Any],
+  names: Iterable[str] = tuple(_ENTRIES),
+) -> None:
+  """Raises a `RunFolderError` if entries of a config are missing or wrong.
+
+  Args:
+    path: path of the folder.
+    config: from `run_folder.read_config`.
+    names: the entries that are needed besides the rule, with `request` among
+      them.
+  """
+  entries = {name: _ENTRIES[name] for name in names}
+  if config.get('command') in _RULE_ENTRIES:
+    entries[_RULE_ENTRIES[config['command']]] = (str, 'the name of a rule')
+  for name, (kind, words) in entries.items():
+    if not isinstance(config.get(name), kind):
+      given = fields.shorten(config[name]) if name in config else 'nothing'
+      raise run_folder.RunFolderError(
+        f'{path}/config.json is damaged: {name} must be {words}, got {given}'
+      )
+  request = config['request']
+  _check_names(path, 'env', request.get('env'), config.get('command'))
+  if config.get('command') == 'meta-train':
+    _check_names(path, 'eval_env', request.get('eval_env', []), 'meta-train')
+
+
+def _check_names(path: Any, name: str, value: Any, command: Any) -> None:
+  """Checks an entry with environments: one, or a list in meta-training."""
+  field, words = fields.Field(str), 'the name of an environment'
+  if command == 'meta-train':
+    field, words = fields.Field(tuple, items=field), 'a list of names'
+  try:
+    fields.check(field, name, value)
+  except ValueError:
+    raise run_folder.RunFolderError(
+      f'{path}/config.json is damaged: {name} of the request must be {words}, '
+      f'got {fields.shorten(value)}'
+    ) from None
