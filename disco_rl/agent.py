@@ -131,7 +131,7 @@ class Agent:
     return foreign.boundary(
       f'the rule {settings.update_rule_name} or the network '
       f'{settings.net_settings.name} failed in {doing}',
-      ValueError,
+      (KeyError, ValueError),
     )
 
   def in_mixed_mode(self) -> 'Agent':

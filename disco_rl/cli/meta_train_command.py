@@ -125,12 +125,14 @@ def _report(a_run: run_lib.Run) -> None:
     print(f'{name}: {first[name]:.4g} at first, {last[name]:.4g} at last')
   print(f'rule: {folder.rule_path}')
   if folder.best_rule_path.exists():
-    metadata = file_format.load_metadata(folder.best_rule_path)
-    print(
-      f'best rule: {folder.best_rule_path}, of meta-update '
-      f'{metadata["step"]}, with a score of {metadata["score"]:.3f} (that of '
-      'the initial rule is 0)'
-    )
+    facts = file_format.load_metadata(folder.best_rule_path)
+    score, shown = facts.get('score'), ''
+    if isinstance(score, float):
+      shown = (
+        f', of meta-update {facts.get("step")}, with a score of {score:.3f} '
+        '(that of the initial rule is 0)'
+      )
+    print(f'best rule: {folder.best_rule_path}{shown}')
   if plots.is_available():
     names = list(pictures.PICTURES)
     if a_run.settings.eval.every:

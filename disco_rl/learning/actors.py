@@ -20,6 +20,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
+from disco_rl.environments import foreign
 from disco_rl.environments import timesteps
 from disco_rl.learning import faults
 
@@ -184,11 +185,13 @@ class HostActor(_Actor):
     super().__init__(policy, env, outputs)
     self._step = jax.jit(self._act_and_collect, donate_argnums=4)
     self._make_empty = jax.jit(self._empty, static_argnums=2)
+    self._snapshot_layout: Any = None
 
   def with_env(self, env: base.Environment) -> 'HostActor':
     """Returns an actor in another environment that shares compiled programs."""
     other = copy.copy(self)
     other._env = env
+    other._snapshot_layout = None
     return other
 
   def unroll(
@@ -233,8 +236,22 @@ class HostActor(_Actor):
     Returns:
       The state with a snapshot as `env_state`; None if the environment makes
       none.
+
+    Raises:
+      InvalidEnvironmentError: if the snapshot has another structure than the
+        first one, so that it could not be restored.
     """
-    return state._replace(env_state=self._env.snapshot())
+    snapshot = self._env.snapshot()
+    layout = _layout(snapshot)
+    if self._snapshot_layout is None:
+      self._snapshot_layout = layout
+    if layout != self._snapshot_layout:
+      raise foreign.InvalidEnvironmentError(
+        f'{self.env_name}: the arrays of its snapshot have other names, shapes '
+        'or types than before, so that the run could not be resumed from it. '
+        'They must always be the same, see disco_rl/environments/base.py'
+      )
+    return state._replace(env_state=snapshot)
 
   def from_checkpoint(self, saved: ActorState) -> tuple[ActorState, bool]:
     """Restores a saved state.
@@ -275,6 +292,14 @@ class HostActor(_Actor):
       types.ActorRollout.from_timestep(acted.replace(states=None)),
     )
     return collected, acted.actions, net_state
+
+
+def _layout(snapshot: Any) -> list[Any]:
+  """Returns names, shapes and types of what is in a snapshot."""
+  return [
+    (path, type(x) if np.isscalar(x) else (np.shape(x), np.asarray(x).dtype))
+    for path, x in jax.tree_util.tree_leaves_with_path(snapshot)
+  ]
 
 
 Actor = DeviceActor | HostActor

@@ -22,6 +22,7 @@ CACHE_VARIABLE = 'DISCO_RL_CACHE'
 # Why a file cannot be written, in words.
 _REASONS = {
   errno.EACCES: 'there is no permission to write there',
+  errno.EEXIST: 'there is a file of that name',
   errno.EDQUOT: 'the disk quota is used up',
   errno.EFBIG: 'it would be larger than files may be here',
   errno.EIO: 'the disk reports an error',

@@ -157,6 +157,17 @@ def test_a_saved_state_goes_on_as_it_would_have():
   jax.tree.map(np.testing.assert_array_equal, rollout, wanted)
 
 
+def test_a_snapshot_that_changes_is_refused(monkeypatch):
+  _, _, make_actor = _make('catch_numpy')
+  actor = make_actor()
+  state = _init(actor)
+  actor.to_checkpoint(state)
+  actor.to_checkpoint(state)
+  monkeypatch.setattr(actor._env, 'snapshot', lambda: dict(a=np.zeros(2)))
+  with pytest.raises(ValueError, match='snapshot have other names'):
+    actor.to_checkpoint(state)
+
+
 def test_environments_without_snapshots_are_reset():
   _, params, make_actor = _make('gym:CartPole-v1', core='lstm')
   actor = make_actor()
