@@ -33,8 +33,10 @@ def check(
       them.
   """
   entries = {name: _ENTRIES[name] for name in names}
-  if config.get('command') in _RULE_ENTRIES:
-    entries[_RULE_ENTRIES[config['command']]] = (str, 'the name of a rule')
+  command = config.get('command')
+  # The command may be anything, a list for example, which is no key.
+  if isinstance(command, str) and command in _RULE_ENTRIES:
+    entries[_RULE_ENTRIES[command]] = (str, 'the name of a rule')
   for name, (kind, words) in entries.items():
     if not isinstance(config.get(name), kind):
       given = fields.shorten(config[name]) if name in config else 'nothing'

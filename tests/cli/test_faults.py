@@ -7,7 +7,6 @@ a run to which nothing happened: bit-exact, and without a lost row.
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -156,13 +155,23 @@ def test_a_second_ctrl_c_harms_no_file(whole, tmp_path):
   runs.check_same_files(run.out, whole('device'))
 
 
-def _limit_files_to(size):
-  return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+def _with_files_limited_to(size):
+  """A command line that runs another one, whose files cannot be larger.
+
+  The limit is set in the new process: a function that runs in it before the
+  program (`preexec_fn`) would make this process fork, beside JAX's threads.
+  """
+  limit = (
+    'import os, resource, sys; '
+    f'resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size})); '
+    'os.execv(sys.argv[1], sys.argv[1:])'
+  )
+  return [sys.executable, '-c', limit]
 
 
 def test_no_space_for_a_checkpoint(whole, tmp_path):
   run = Faulty('device', tmp_path / 'x')
-  code, _, error = run.finish(preexec_fn=_limit_files_to(50_000))
+  code, _, error = run.finish(under=_with_files_limited_to(50_000))
   state = run.out / 'state.npz'
   assert code == 1 and f'stopped: cannot write {state}: ' in error
   assert 'There is no checkpoint yet' in error and 'Errno' not in error
@@ -180,8 +189,8 @@ def test_no_space_for_metrics(whole, tmp_path):
   table, state = run.out / 'metrics.csv', run.out / 'state.npz'
   before = table.read_bytes(), state.read_bytes()
   # Space for a part of the next row.
-  limit = _limit_files_to(len(before[0]) + 30)
-  code, _, error = run.finish(preexec_fn=limit)
+  limit = _with_files_limited_to(len(before[0]) + 30)
+  code, _, error = run.finish(under=limit)
   assert code == 1 and f'stopped: cannot write {table}: ' in error, error
   assert 'Resume from the last checkpoint' in error and 'Errno' not in error
   assert before == (table.read_bytes(), state.read_bytes())

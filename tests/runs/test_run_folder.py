@@ -170,3 +170,9 @@ def test_environments_of_a_damaged_request(command, request_, message):
   config = dict(command=command, rule='x', init='x', request=request_)
   with pytest.raises(run_folder.RunFolderError, match=message):
     config_entries.check('x', config, ('request',))
+
+
+@pytest.mark.parametrize('command', [{}, [], None, 5])
+def test_a_damaged_command(command):
+  with pytest.raises(run_folder.RunFolderError, match='command must be'):
+    config_entries.check('x', dict(command=command))

@@ -36,12 +36,13 @@ def environment():
   }
 
 
-def start(command, *arguments, **options):
+def start(command, *arguments, under=(), **options):
   """The command in a process of its own, sharing this one's programs.
 
   Args:
     command: e.g. `'eval'`.
     *arguments: its arguments.
+    under: a command line that is given the process's own as arguments.
     **options: further options of `subprocess.Popen`; those of `env` are added.
 
   Returns:
@@ -51,7 +52,7 @@ def start(command, *arguments, **options):
   program = [sys.executable, '-m', 'disco_rl.cli.main', command, '--quiet']
   pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   return subprocess.Popen(
-    [*program, *arguments], env=variables, **{**pipes, **options}
+    [*under, *program, *arguments], env=variables, **{**pipes, **options}
   )
 
 
