@@ -32,7 +32,13 @@ _CHUNK_BYTES = 1 << 16
 
 
 class RuleFileError(ValueError):
-  """Raised for rule files that cannot be found, read or used."""
+  """Raised for rule files that cannot be found, read or used.
+
+  Attributes:
+    is_user_facing: see `files.StorageError`.
+  """
+
+  is_user_facing = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,13 @@ _FORMAT_KEY = '__format__'
 
 
 class CheckpointError(ValueError):
-  """Raised for checkpoints that cannot be saved, read or used."""
+  """Raised for checkpoints that cannot be saved, read or used.
+
+  Attributes:
+    is_user_facing: see `files.StorageError`.
+  """
+
+  is_user_facing = True
 
 
 def save(path: str | os.PathLike[str], tree: Any) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
-import errno
 import io
 import os
 import pathlib
@@ -11,6 +10,7 @@ import tempfile
 from typing import Any, IO
 
 from disco_rl.runs import npz
+from disco_rl.runs import os_errors
 from disco_rl.runs import reading
 
 # Used together with the functions below.
@@ -19,48 +19,16 @@ read_npz = npz.read
 
 CACHE_VARIABLE = 'DISCO_RL_CACHE'
 
-# Why a file cannot be written, in words.
-_REASONS = {
-  errno.EACCES: 'there is no permission to write there',
-  errno.EEXIST: 'there is a file of that name',
-  errno.EDQUOT: 'the disk quota is used up',
-  errno.EFBIG: 'it would be larger than files may be here',
-  errno.EIO: 'the disk reports an error',
-  errno.EISDIR: 'it is a folder',
-  errno.ELOOP: 'its symbolic links lead nowhere',
-  errno.EMFILE: 'too many files are open',
-  errno.ENAMETOOLONG: 'the name is too long',
-  errno.ENFILE: 'too many files are open',
-  errno.ENOENT: 'its folder does not exist',
-  errno.ENOSPC: 'the disk is full',
-  errno.ENOTDIR: 'a part of its path is a file, not a folder',
-  errno.EPERM: 'there is no permission to write there',
-  errno.EROFS: 'the file system is read-only',
-  errno.ESTALE: 'its folder does not exist any more',
-  errno.ETXTBSY: 'it is in use',
-}
-
 
 class StorageError(OSError):
   """Raised if a file cannot be written; the message says which, and why.
 
   Attributes:
-    is_user_facing: whether the message alone tells users what happened, so that
-      commands show no traceback.
+    is_user_facing: whether the message is written for users, so that commands
+      show it without a traceback.
   """
 
   is_user_facing = True
-
-
-def reason(error: OSError) -> str:
-  """Returns why a file cannot be written, in words.
-
-  Args:
-    error: the error of the operating system.
-  """
-  if error.errno in _REASONS:
-    return _REASONS[error.errno]
-  return (error.strerror or str(error)).lower()
 
 
 @contextlib.contextmanager
@@ -76,7 +44,7 @@ def storing(path: str | os.PathLike[str]) -> Iterator[None]:
     raise
   except OSError as error:
     raise StorageError(
-      f'cannot write {os.fspath(path)}: {reason(error)}'
+      f'cannot write {os.fspath(path)}: {os_errors.why_not_written(error)}'
     ) from error
 
 

@@ -13,7 +13,7 @@ class NonFiniteStateError(ArithmeticError):
 
   Attributes:
     array: path of the first array with NaN or infinity.
-    is_user_facing: whether the message alone tells users what happened.
+    is_user_facing: see `files.StorageError`.
   """
 
   is_user_facing = True

@@ -10,7 +10,7 @@ of metrics (`sinks.py`), and hooks are called (`hooks.py`), which save
 checkpoints, draw pictures or evaluate a rule.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import enum
@@ -70,16 +70,6 @@ class DivergenceError(ArithmeticError):
     super().__init__(message)
     self.state = state
     self.rows = rows
-
-
-class HookError(RuntimeError):
-  """Raised when a hook cannot do its work, e.g. evaluate a rule.
-
-  Attributes:
-    is_user_facing: whether the message alone tells users what happened.
-  """
-
-  is_user_facing = True
 
 
 class Sink(Protocol):
@@ -165,14 +155,12 @@ def run(
       stack.callback(sink.close)
     for hook in hooks:
       stack.callback(hook.close)
-    with _hook_errors():
-      for hook in hooks:
-        hook.start(done, state)
+    for hook in hooks:
+      hook.start(done, state)
     is_last = done >= total or should_stop()
     if is_last:
-      with _hook_errors():
-        for hook in hooks:
-          hook.advanced(done, state, is_last)
+      for hook in hooks:
+        hook.advanced(done, state, is_last)
     while not is_last:
       try:
         state, rows = trainable.advance(state, total)
@@ -185,8 +173,7 @@ def run(
       is_last = done >= total or error is not None or should_stop()
       for hook in hooks:
         try:
-          with _hook_errors():
-            hook.advanced(done, state, is_last)
+          hook.advanced(done, state, is_last)
         except finite.NonFiniteStateError:
           # If it diverged, that is reported, and the checkpoint before stays.
           if error is None:
@@ -195,12 +182,3 @@ def run(
     return Outcome(state, done, Reason.DIVERGED, error)
   reason = Reason.FINISHED if done >= total else Reason.INTERRUPTED
   return Outcome(state, done, reason)
-
-
-@contextlib.contextmanager
-def _hook_errors() -> Iterator[None]:
-  """Converts `ValueError`s, which have a message for users, to `HookError`."""
-  try:
-    yield
-  except ValueError as error:
-    raise HookError(str(error)) from error

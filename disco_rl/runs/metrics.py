@@ -106,6 +106,9 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
 
   Returns:
     The rows, with NaN for empty fields.
+
+  Raises:
+    UnreadableFileError: if it is not such a table.
   """
   path = pathlib.Path(path)
   if not path.exists():
@@ -122,7 +125,9 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
       _parse_row(columns, row, number) for number, row in enumerate(table, 2)
     ]
   except (csv.Error, ValueError) as error:
-    raise ValueError(f'{path} is not a table of metrics: {error}') from None
+    raise reading.UnreadableFileError(
+      f'{path} is not a table of metrics: {error}'
+    ) from None
 
 
 def curves(

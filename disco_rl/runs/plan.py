@@ -245,9 +245,10 @@ class Plan(abc.ABC):
       else:
         state = trainable.init()
       done = trainable.done(state)
+      rows = metrics.read_csv(folder.metrics_path)
       note = resuming.check(
         folder,
-        metrics.read_csv(folder.metrics_path),
+        rows,
         done if has_state else None,
         resuming.Rhythm(
           unit=self.unit,
@@ -263,7 +264,7 @@ class Plan(abc.ABC):
         )
       self.prepare(trainable, state)  # Before anything is changed.
       folder.write_config(self.config)
-      rows = folder.cut_metrics(done)
+      rows = folder.cut_table(folder.metrics_path, rows, done)
       self.resumed(folder, done)
       run = self._run(trainable, state, rows, folder, show_progress)
       is_empty = done and self._leaves_out_replay()

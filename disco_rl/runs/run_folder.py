@@ -14,6 +14,7 @@ Files are replaced atomically or grow by whole rows, so that a process may be
 killed at any time. Only one process at a time can write to a folder.
 """
 
+from collections.abc import Sequence
 import contextlib
 import errno
 import fcntl
@@ -234,22 +235,22 @@ class RunFolder:
     with files.atomic_writer(self.path / 'config.json') as file:
       file.write(text.encode())
 
-  def cut_metrics(self, last_iteration: int) -> list[metrics.Row]:
+  def cut_table(
+    self,
+    path: pathlib.Path,
+    rows: Sequence[metrics.Row],
+    last_iteration: int,
+  ) -> list[metrics.Row]:
     """Removes the rows after a checkpoint, which will be computed again.
 
     Args:
+      path: path of a table of this run, which may not exist.
+      rows: its rows.
       last_iteration: iteration of the checkpoint.
 
     Returns:
       The remaining rows.
     """
-    return self.cut_table(self.metrics_path, last_iteration)
-
-  def cut_table(
-    self, path: pathlib.Path, last_iteration: int
-  ) -> list[metrics.Row]:
-    """Does the same as `cut_metrics` for another table of this run."""
-    rows = metrics.read_csv(path)
     kept = [row for row in rows if row['iteration'] <= last_iteration]
     if path.exists():
       with files.atomic_writer(path) as file:

@@ -12,6 +12,7 @@ from disco_rl.runs import files
 from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
+from disco_rl.runs import os_errors
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import run_folder
 from tests.support import counter
@@ -162,8 +163,10 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, name):
   """The row or the checkpoint of step 4 cannot be written."""
   whole, out = tmp_path / 'whole', tmp_path / 'x'
   _execute(Plan(9), whole)
-  reason = files.reason
-  monkeypatch.setattr(files, 'reason', lambda _: 'the disk is full')
+  reason = os_errors.why_not_written
+  monkeypatch.setattr(
+    os_errors, 'why_not_written', lambda _: 'the disk is full'
+  )
 
   def fill():
     # No file may be opened under this name, as on a full disk.
@@ -172,7 +175,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, name):
 
   with pytest.raises(files.StorageError, match=f'{name}: the disk is full'):
     _execute(_act_at(Plan(9), 3, fill), out)
-  monkeypatch.setattr(files, 'reason', reason)
+  monkeypatch.setattr(os_errors, 'why_not_written', reason)
   (out / name).rmdir()
   (out / 'kept').rename(out / name)
   assert checkpoint.load(out / 'state.npz', dict(step=0)) == dict(step=2)

@@ -58,3 +58,11 @@ def test_json_is_read(tmp_path):
 )
 def test_errors_of_the_system_have_no_numbers(error, words):
   assert os_errors.describe(error) == words
+
+
+def test_reasons_are_words():
+  number = errno.ENOTTY
+  assert os_errors.why_not_written(OSError(number, os.strerror(number))) == (
+    os.strerror(number).lower()
+  )
+  assert os_errors.why_not_written(OSError('anything')) == 'anything'
