@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     if plots.is_available():
       plots.check_path(out)
     if out.exists() and not arguments.overwrite:
-      raise errors.UsageError(f'{out} exists; say --overwrite to replace it')
+      raise errors.UsageError(
+        f'{out} exists already: replace it with --overwrite'
+      )
     runs = [_read(pathlib.Path(path)) for path in arguments.runs]
     commands = {run.config['command'] for run in runs}
     if len(commands) > 1:
@@ -75,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
   if figure is not None:
     print(f'picture: {out}')
   else:
-    print(f'no picture; for one: {installation.install_hint("plots")}')
+    print(f'no picture; to draw one: {installation.install_hint("plots")}')
   return 0
 
 
@@ -96,7 +98,7 @@ def _read(path: pathlib.Path) -> _Run:
   config = run_folder.read_config(path)
   if config.get('command') not in ('eval', 'meta-train'):
     raise errors.UsageError(
-      f'{path} is no run of disco-rl eval or disco-rl meta-train'
+      f'{path} is not a run of disco-rl eval or disco-rl meta-train'
     )
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:

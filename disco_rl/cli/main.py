@@ -55,7 +55,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     subparser.add_argument(
       '--traceback',
       action='store_true',
-      help='show where in the program an error was raised, too',
+      help='also print the traceback of an error',
     )
   return parser
 

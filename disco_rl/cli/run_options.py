@@ -147,7 +147,7 @@ def _make_request(
   """Makes the request from the command's arguments and the defaults."""
   if arguments.overwrite and not arguments.out:
     raise errors.UsageError(
-      '--overwrite goes with --out, the folder whose run it removes'
+      '--overwrite needs --out, the folder whose run it removes'
     )
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
@@ -217,5 +217,5 @@ def _advice(command: str, folder: run_folder.RunFolder) -> str:
   if folder.state_path.exists():
     return f'Resume from the last checkpoint with: {resume}'
   if run_folder.holds_run(folder.path):
-    return f'There is no checkpoint yet. Begin again with: {resume}'
+    return f'There is no checkpoint yet. Start again with: {resume}'
   return ''

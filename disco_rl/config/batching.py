@@ -164,7 +164,7 @@ def check_steps(steps: int, batching: Batching, name: str = 'steps') -> None:
   if steps <= batching.num_warm_up:
     raise ValueError(
       f'{name} {steps} is too few to learn anything: the first '
-      f'{batching.num_warm_up} iterations only fill the replay with the '
-      f'{batching.first_fill} trajectories of a batch. Ask for more, or change '
-      'batch_size, num_envs or min_replay_size'
+      f'{batching.num_warm_up} iterations only fill the replay, with the '
+      f'{batching.first_fill} trajectories that learning starts with. Raise '
+      'it, or change batch_size, num_envs or min_replay_size'
     )

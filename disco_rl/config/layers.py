@@ -85,7 +85,7 @@ class Layers:
       path, text = path.strip(), text.strip()
       if not separator or not path or len(path) > _MAX_PATH:
         raise ValueError(
-          f'{origin} wants name=value, got {fields.shorten(assignment)}'
+          f'{origin} must be name=value, got {fields.shorten(assignment)}'
         )
       node, name = self._find(path)
       field = self._field(path, node[name])

@@ -84,8 +84,8 @@ def choose(
     if choice.is_whole:
       if core is not None:
         raise ValueError(
-          f'the network {name!r} is a whole one: a core ({core!r}) goes with '
-          f'the torsos {", ".join(torsos.TORSOS)}'
+          f'the network {name!r} is complete and takes no core ({core!r}): '
+          f'cores go with the torsos {", ".join(torsos.TORSOS)}'
         )
       args = utils.default_arguments(nets.NETWORKS[choice.net])
       args = {k: v for k, v in args.items() if k not in _SPECS}

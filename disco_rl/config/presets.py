@@ -124,8 +124,8 @@ def values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
   }
   if preset.frame_stack > 1 and 'env.frame_stack' not in layers:
     logging.getLogger(__name__).warning(
-      'the preset %s shows %d frames at once, for which this environment has '
-      'no setting',
+      'the preset %s stacks %d frames, but this environment has no setting '
+      'frame_stack',
       name,
       preset.frame_stack,
     )

@@ -281,8 +281,8 @@ def meta_training(
     raise ValueError(f'devices must be at least 1, got {request["devices"]}')
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
-      'environments for evaluations (--eval-env, eval_envs) need a period '
-      '(--eval-every, eval_every)'
+      'environments for evaluations (--eval-env; in Python: eval_envs=...) '
+      'need a period (--eval-every; in Python: eval_every=...)'
     )
   if layers.settings.eval.every:
     sizes = batching_lib.from_settings(

@@ -73,10 +73,10 @@ def _check_group(
         f'{", ".join(sorted(known))}'
       )
     default = config[group].get(name)
-    if isinstance(default, config_dict.ConfigDict) != isinstance(
-      value, Mapping
-    ):
-      raise ValueError(f'{path} is {fields.shorten(value)}, of another kind')
+    is_group = isinstance(default, config_dict.ConfigDict)
+    if is_group != isinstance(value, Mapping):
+      words = 'a group of settings' if is_group else 'a single setting'
+      raise ValueError(f'{path} must be {words}, got {fields.shorten(value)}')
     if isinstance(value, Mapping) and name == 'net':
       _check_meta_network(value, path)
     elif default is not None and not isinstance(value, Mapping):

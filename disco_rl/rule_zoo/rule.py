@@ -115,7 +115,7 @@ def load_rule(rule: str | os.PathLike[str]) -> Rule:
   name = os.fspath(rule) if isinstance(rule, str | os.PathLike) else rule
   if not isinstance(name, str) or not name or '\0' in name:
     raise store.RuleFileError(
-      'a rule is the name of one, a file or the folder of a run, got '
+      'a rule must be a name, a file or the folder of a run, got '
       f'{fields.shorten(name)}'
     )
   if name in registry.known_names():

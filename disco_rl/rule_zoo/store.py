@@ -124,9 +124,8 @@ def find(name: str) -> pathlib.Path | None:
       continue
     if info is None or _sha256(path) == info.sha256:
       return path
-    if (
-      folder != files.cache_folder()
-    ):  # A damaged download is downloaded again.
+    # A damaged file in the cache is downloaded again.
+    if folder != files.cache_folder():
       raise RuleFileError(
         f'{path} is not the published {name}: its SHA-256 is {_sha256(path)}, '
         f'not {info.sha256}. Remove it, or give it another name'
@@ -195,7 +194,7 @@ def download(
   """
   assert info.url is not None
   advice = (
-    f'download {info.url} by some other way and put it, as {info.file}, into '
+    f'download {info.url} in another way and put it, as {info.file}, into '
     f'a folder named by {_WEIGHTS_VARIABLE}'
   )
   logging.getLogger(__name__).info('downloading %s', info.url)
@@ -225,7 +224,7 @@ def download(
           file.write(chunk)
       if digest.hexdigest() != info.sha256:
         raise RuleFileError(
-          f'what {info.url} sent is not {info.name}: its SHA-256 is '
+          f'the file from {info.url} is not {info.name}: its SHA-256 is '
           f'{digest.hexdigest()}, not {info.sha256}. Try again; or {advice}'
         )
   except files.StorageError as error:

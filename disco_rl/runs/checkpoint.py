@@ -92,7 +92,7 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
   extra = sorted(set(arrays) - {name for name, _ in wanted})
   if missing or extra:
     raise CheckpointError(
-      f'{path} is of another structure: missing {missing[:3]}, not expected '
+      f'{path} has another structure: missing {missing[:3]}, not expected '
       f'{extra[:3]}. Was it made with other settings?'
     )
   leaves = [_restore(arrays[name], leaf, name, path) for name, leaf in wanted]

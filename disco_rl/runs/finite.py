@@ -21,8 +21,8 @@ class NonFiniteStateError(ArithmeticError):
   def __init__(self, array: str):
     """Makes the message; see the attributes."""
     super().__init__(
-      f'{array} of the state is not finite, so that the state was not saved; '
-      'the checkpoint before, if there is one, is unchanged'
+      f'{array} of the state is not finite, so the state was not saved; the '
+      'previous checkpoint, if there is one, is unchanged'
     )
     self.array = array
 

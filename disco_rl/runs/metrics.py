@@ -255,7 +255,7 @@ def _parse_row(columns: list[str], row: list[str], number: int) -> Row:
     except ValueError:
       raise ValueError(
         f'line {number}: {name} is {fields.shorten(text)}, which is not a '
-        'number that it can be'
+        'valid number'
       ) from None
   return parsed
 

@@ -118,7 +118,9 @@ def _check_end(file: IO[bytes], size: int, comment: bytes) -> None:
   file.seek(max(0, size - len(comment) - _END_BYTES))
   end = file.read(_END_BYTES)
   if end[:4] != b'PK\5\6' or end[-2:] != len(comment).to_bytes(2, 'little'):
-    raise reading.UnreadableFileError('it is cut short, or continues')
+    raise reading.UnreadableFileError(
+      'it is cut short, or has more data at its end'
+    )
 
 
 def _check_members(

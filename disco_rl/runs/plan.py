@@ -21,8 +21,8 @@ from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 
 _NO_REPLAY = (
-  'the replay is not part of the checkpoint (--checkpoint-replay never), and '
-  'is filled again'
+  'the replay is not part of the checkpoint (--checkpoint-replay never; in '
+  "Python: settings={'checkpoint_replay': 'never'}), and is filled again"
 )
 
 
@@ -259,8 +259,9 @@ class Plan(abc.ABC):
       )
       if done > self.settings.steps:
         raise ValueError(
-          f'{folder.path} is at {self.unit} {done} already, after '
-          f'{self.settings.steps}'
+          f'{folder.path} is at {self.unit} {done} already, beyond the '
+          f'{self.settings.steps} of this run: ask for more (--steps; in '
+          'Python: num_iterations or num_updates)'
         )
       self.prepare(trainable, state)  # Before anything is changed.
       folder.write_config(self.config)
@@ -331,8 +332,9 @@ def request_of_folder(
   config_entries.check(folder.path, config)
   if not (config['is_by_name'] or is_complete):
     raise run_folder.RunFolderError(
-      f'{folder.path} was made in Python, from objects that have no name: call '
-      'the function that made it again, with resume=True'
+      f'{folder.path} was made in Python, from objects that have no name, so '
+      'its folder alone is not enough: to resume it, repeat the call that made '
+      'it, with resume=True'
     )
   request = dict(config['request'])
   if steps is not None:

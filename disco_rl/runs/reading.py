@@ -127,7 +127,7 @@ def parse_json(text: str | bytes) -> dict[str, Any]:
   except ValueError as error:
     raise UnreadableFileError(f'it is not JSON ({error})'[:200]) from None
   if not isinstance(parsed, dict):
-    raise UnreadableFileError('it is not a group of entries, {...}')
+    raise UnreadableFileError('it is not a JSON object, {...}')
   level: list[Any] = [parsed]
   for _ in range(_MAX_DEPTH):
     level = [inner for node in level for inner in _children(node)]

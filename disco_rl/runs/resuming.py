@@ -74,13 +74,13 @@ def check(
     raise run_folder.RunFolderError(
       f'{where} is older than the run: it is at {unit} {done}, but '
       f'metrics.csv shows a checkpoint of {unit} {due}. Restore the newer one; '
-      f'or remove metrics.csv, to go on from {unit} {done}'
+      f'or remove metrics.csv, to resume from {unit} {done}'
     )
   if done and done not in ends:
     raise run_folder.RunFolderError(
-      f'{where} is at {unit} {done}, of which metrics.csv has no row: one of '
+      f'{where} is at {unit} {done}, for which metrics.csv has no row: one of '
       'the two was changed or replaced. Restore it; or remove metrics.csv, to '
-      'go on from the state'
+      'resume from the state'
     )
   missing = _first_missing(rows, done, rhythm.chunk_size)
   if missing is None:
@@ -99,13 +99,13 @@ def _check_without_state(
     at = f' of {rhythm.unit} {due}' if due else ''
     raise run_folder.RunFolderError(
       f'{folder.state_path} is missing: the run made a checkpoint{at}, and '
-      'would begin again without it. Restore the file; or start a new run in '
-      'its folder (--overwrite)'
+      'would start from the beginning without it. Restore the file; or remove '
+      'the run (in the command: --overwrite) and start a new one'
     )
   lost = f', after {rhythm.unit} {ends[-1]}' if ends else ''
   return (
     f'{folder.path} was stopped before its first checkpoint{lost}: the run '
-    'begins again'
+    'starts from the beginning'
   )
 
 

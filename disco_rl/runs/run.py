@@ -97,9 +97,9 @@ def check_same_settings(
   updates = 'agent.optimizer.total_updates'
   if before.get(updates) != after.get(updates):
     raise ValueError(
-      'the learning rate of this run ends with its steps, so that it cannot be '
-      f'resumed for more; to make that possible, set {updates} when a run '
-      'begins'
+      'the learning-rate schedule of this run ends with its last step, so it '
+      'cannot be resumed for another number of steps; to allow that, set '
+      f'{updates} when a run is started'
     )
   changed = [
     f'{name} was {before.get(name)!r}, is {after.get(name)!r}'
@@ -108,8 +108,9 @@ def check_same_settings(
   ]
   if changed:
     raise ValueError(
-      'the run was made with other settings, by another version or an edited '
-      f'config.json: {"; ".join(changed[:5])}'
+      'the run was made with other settings (by other arguments, by another '
+      'version, or config.json was edited since): '
+      f'{"; ".join(changed[:5])}'
     )
 
 

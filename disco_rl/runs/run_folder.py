@@ -284,8 +284,8 @@ def check_free(path: str | os.PathLike[str]) -> None:
   """Raises a `RunFolderError` if a folder already holds a run."""
   if holds_run(path):
     raise RunFolderError(
-      f'{path} already holds a run. Resume it (--resume {path}, or '
-      'resume=True), choose another folder, or remove it (in the command: '
+      f'{path} already holds a run: resume it (--resume {path}; in Python: '
+      'resume=True), choose another folder, or remove the run (in the command: '
       '--overwrite)'
     )
 

@@ -81,8 +81,8 @@ def test_a_run_that_cannot_be_resumed_says_why(tmp_path):
     Plan(3).open(None, resume=True)
   _execute(Plan(3, size=1), tmp_path / 'x')
   for plan, message in [
-    (Plan(2, size=1), 'is at step 3 already, after 2'),
-    (Plan(3, size=2), 'made with other settings, .* size was 1, is 2'),
+    (Plan(2, size=1), 'is at step 3 already, beyond the 2 of this run'),
+    (Plan(3, size=2), r'made with other settings \(.*\): size was 1, is 2'),
   ]:
     with pytest.raises(ValueError, match=message):
       plan.open(tmp_path / 'x', resume=True)
@@ -212,6 +212,6 @@ def test_a_state_and_rows_that_do_not_fit_are_said(tmp_path):
   # Killed before its first checkpoint.
   state.unlink()
   rows.write_text('\n'.join(text.splitlines()[:3]) + '\n')
-  with pytest.warns(UserWarning, match='begins again'):
+  with pytest.warns(UserWarning, match='starts from the beginning'):
     _, all_rows = _execute(Plan(9), out, resume=True)
   assert len(all_rows) == 9

@@ -42,8 +42,8 @@ def test_a_state_that_its_rows_confirm_is_resumed(folder, ends, done):
   [
     ((4, 8), -1, 'is at iteration -1, which is impossible in a run of 40'),
     ((4, 8), 41, 'is at iteration 41, which is impossible in a run of 40'),
-    ((4, 8), 6, 'is at iteration 6, of which metrics.csv has no row'),
-    ((4, 8), 12, 'is at iteration 12, of which metrics.csv has no row'),
+    ((4, 8), 6, 'is at iteration 6, for which metrics.csv has no row'),
+    ((4, 8), 12, 'is at iteration 12, for which metrics.csv has no row'),
     ((4, 8, 12, 16, 20), 8, 'older than the run.* checkpoint of iteration 16'),
     ((4, 8, 12), 0, 'older than the run'),
     ((4, 8, 12), None, 'is missing: the run made a checkpoint of iteration 8'),
@@ -61,7 +61,7 @@ def test_a_state_that_its_rows_contradict_is_refused(
 def test_a_run_without_a_checkpoint_yet_begins_again(folder, ends):
   note = resuming.check(folder, _rows(*ends), None, RHYTHM)
   assert 'stopped before its first checkpoint' in note
-  assert 'the run begins again' in note
+  assert 'the run starts from the beginning' in note
 
 
 def test_a_picture_shows_that_there_was_a_checkpoint(folder):
