@@ -99,6 +99,9 @@ class Batching:
 
     Returns:
       The sizes, divided by `num_shards`.
+
+    Raises:
+      ValueError: if environments or batch cannot be sharded evenly.
     """
     if not self.fits_shards(num_shards):
       raise ValueError(
@@ -138,7 +141,7 @@ def num_fresh(batch_size: int, replay_fraction: float) -> int:
 
 
 def from_settings(settings: Mapping[str, Any], path: str) -> Batching:
-  """Makes the sizes from a group of settings.
+  """Makes a `Batching` from a group of settings.
 
   Args:
     settings: the group.
@@ -146,6 +149,9 @@ def from_settings(settings: Mapping[str, Any], path: str) -> Batching:
 
   Returns:
     The sizes.
+
+  Raises:
+    ValueError: if they do not fit together; the message begins with `path`.
   """
   try:
     return Batching(**settings)
@@ -159,7 +165,7 @@ def check_steps(steps: int, batching: Batching, name: str = 'steps') -> None:
   Args:
     steps: iterations of the run.
     batching: sizes of batch, rollout and replay.
-    name: what messages call the number of iterations.
+    name: name of the setting `steps`, for the message.
   """
   if steps <= batching.num_warm_up:
     raise ValueError(

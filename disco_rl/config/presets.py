@@ -20,7 +20,7 @@ class Preset:
   """The settings of agents on one benchmark.
 
   Attributes:
-    learning_rate: highest value of the learning rate.
+    learning_rate: peak of the learning rate.
     schedule: its schedule, see `optimizers.learning_rate_schedule`.
     warmup_steps: environment steps over which the learning rate rises.
     weight_decay: weight decay, see `optimizers.clipped_adam`.
@@ -32,7 +32,8 @@ class Preset:
       trajectory is fresh.
     replay_steps: capacity of the replay, in environment steps.
     rollout_length: steps of a trajectory, T+1.
-    network: a name of `config/networks.py`; None for no preference.
+    network: name of the network, see `config.networks.choose`; None for no
+      preference.
   """
 
   learning_rate: float = 3e-4

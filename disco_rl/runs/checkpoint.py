@@ -49,7 +49,7 @@ def check(tree: Any) -> None:
   """Raises a `CheckpointError` for a tree that cannot be saved.
 
   Args:
-    tree: its leaves should be arrays, numbers, strings and random keys.
+    tree: its leaves must be arrays, numbers, strings or random keys.
   """
   _arrays(tree)
 
@@ -66,6 +66,10 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
   Returns:
     The tree. Leaves are on the device, except those that are NumPy arrays,
     numbers or strings in `like`, which keep their type (also 64 bits).
+
+  Raises:
+    CheckpointError: if the file cannot be read, has another format number, or
+      another structure, shape or dtype than `like`.
   """
   path = pathlib.Path(path)
   try:

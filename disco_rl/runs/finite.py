@@ -32,8 +32,8 @@ def check(tree: Any, private: Set[str] = frozenset()) -> None:
 
   Args:
     tree: tree of arrays and numbers, on the host or on devices.
-    private: names of fields or entries that are not checked, with all that is
-      below them.
+    private: names of fields or entries that are not checked, nor anything below
+      them.
   """
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
     dtype = getattr(leaf, 'dtype', None)
@@ -54,7 +54,7 @@ def _names(path: Any) -> list[str]:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-  # The sum of numbers is not finite if one of them is not. It needs no memory,
-  # unlike `isfinite`, which is asked only if a sum may have overflowed.
+  # A sum is non-finite if one of its terms is. Unlike `isfinite`, it needs no
+  # memory; `isfinite` decides if the sum may only have overflowed.
   with np.errstate(all='ignore'):
     return bool(np.isfinite(np.sum(array)) or np.isfinite(array).all())

@@ -22,7 +22,7 @@ from disco_rl.runs import metrics
 
 
 class Trainable(Protocol):
-  """Something that is trained in chunks of steps."""
+  """Training that advances in chunks of steps, as the run loop needs it."""
 
   def init(self) -> Any:
     """Makes the state before the first step."""
@@ -141,7 +141,7 @@ def run(
     trainable: the trainable.
     state: its state, from `init` or a checkpoint; donated.
     total: steps in all, including those already done.
-    sinks: take the rows of each chunk, in this order.
+    sinks: called with the rows of each chunk, in this order.
     hooks: called after the sinks, in this order.
     should_stop: whether to stop; called before the first and after every chunk.
 
@@ -175,7 +175,7 @@ def run(
         try:
           hook.advanced(done, state, is_last)
         except finite.NonFiniteStateError:
-          # If it diverged, that is reported, and the checkpoint before stays.
+          # After a divergence, that is reported; the last checkpoint stays.
           if error is None:
             raise
   if error is not None:

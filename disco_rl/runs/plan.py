@@ -58,7 +58,7 @@ class Plan(abc.ABC):
       origins: path of a setting to the origin of its value, without defaults.
       needs_objects: whether Python objects replace parts of the request, so
         that the command cannot make the same run from `config.json`.
-      **facts: further entries.
+      **facts: further entries of `config.json`.
     """
     self.settings = settings
     is_plain = plain_settings.is_plain(self.request['settings'])
@@ -91,21 +91,21 @@ class Plan(abc.ABC):
       trainable: from `make_trainable`.
       rows: rows of metrics so far, to which the run appends.
       folder: folder for the results.
-      before_print: to be called before printing a line.
+      before_print: must be called before a line is printed.
     """
 
   @abc.abstractmethod
   def describe_rows(
     self, rows: list[metrics.Row]
   ) -> tuple[str, Mapping[str, float]]:
-    """Summarises rows for the progress bar, see `sinks.Progress`."""
+    """Summarises rows for the progress bar; `describe` of `sinks.Progress`."""
 
   def check_buildable(self) -> None:
     """Builds everything once, to detect errors."""
     self.make_trainable().close()
 
   def prepare(self, trainable: Any, state: Any) -> None:  # noqa: B027
-    """Builds what else the run needs, before its folder is made.
+    """Builds everything else that the run needs, before its folder is made.
 
     Args:
       trainable: from `make_trainable`.
@@ -136,7 +136,7 @@ class Plan(abc.ABC):
     """
 
   def check_resumable(self, folder: run_folder.RunFolder) -> None:
-    """Raises a `ValueError` if the run in a folder is another one.
+    """Raises a `ValueError` if the run in a folder is not this one.
 
     Args:
       folder: folder of the run.
@@ -276,7 +276,7 @@ class Plan(abc.ABC):
       raise
 
   def _leaves_out_replay(self) -> bool:
-    """Returns whether there is a replay that is not part of checkpoints."""
+    """Returns whether the run has a replay that its checkpoints leave out."""
     if self.settings.get('checkpoint_replay') != 'never':
       return False
     sizes = self.settings.batching
@@ -309,7 +309,7 @@ class Plan(abc.ABC):
 
 
 def _recorded_steps(folder: run_folder.RunFolder) -> int:
-  """Returns the number of steps that a run was last made for."""
+  """Returns the total steps with which a run was last started or resumed."""
   steps = folder.config['settings'].get('steps')
   field = fields.Field(int, low=1, high=fields.MAX_COUNT)
   return fields.check(field, f'steps in {folder.path}/config.json', steps)

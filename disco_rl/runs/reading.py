@@ -1,4 +1,4 @@
-"""Reads files that may lie: within bounds, and nothing is ever executed.
+"""Reads untrusted files within size limits, and executes nothing.
 
 Every function checks that a path leads to an ordinary file (not to a device or
 a pipe, which might never end), and reads no more than the file holds.
@@ -48,7 +48,7 @@ def open_file(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
     The file, and its size in bytes.
 
   Raises:
-    UnreadableFileError: if it cannot be opened, or is no ordinary file.
+    UnreadableFileError: if it cannot be opened, or is not an ordinary file.
   """
   try:
     # A pipe without a writer would block.
@@ -82,7 +82,7 @@ def read_text(
     Its contents.
 
   Raises:
-    UnreadableFileError: if it cannot be read, or is no text.
+    UnreadableFileError: if it cannot be read, or is not a text.
   """
   with open_file(path) as (file, size):
     if size > max_bytes:
@@ -107,7 +107,7 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> dict[str, Any]:
-  """Parses JSON that is an object, not deep, and without a name twice.
+  """Parses JSON: one object, of limited depth, without repeated names.
 
   Args:
     text: the JSON.

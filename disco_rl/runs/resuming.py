@@ -1,17 +1,17 @@
-"""Decides what a run is resumed from.
+"""Checks whether a run can be resumed from its checkpoint.
 
-The rule: the state (`state.npz`) decides. Rows of metrics after it are computed
-again, and rows up to it must confirm it.
+A run is resumed from its state (`state.npz`). Rows of metrics after it are
+computed again, and rows up to it must be consistent with it:
 
-  - A row is written before the checkpoint of the same step, and a later row
-    after it. So the state is at a row, and at or after the last checkpoint that
-    was due before the last row. Otherwise it is older than the run, or was
-    changed, and nothing is resumed.
-  - Without a state, a run begins again if no checkpoint was due: it was killed
-    before its first one. Otherwise the state was removed, and nothing is
-    resumed.
+  - The row of a step is written before its checkpoint, and the next row after
+    it. So there is a row at the state's step, and no checkpoint was due between
+    the state and the last row. Otherwise the state is older than the run, or
+    was changed, and the run is not resumed.
+  - Without a state, a run starts from the beginning if no checkpoint was due:
+    it was killed before its first one. Otherwise the state was removed, and the
+    run is not resumed.
   - Without any rows, the state alone is trusted. Rows that are missing before
-    the state do not matter to it. Both are said.
+    the state are not needed. Both are reported in a note.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from disco_rl.runs import run_folder
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rhythm:
-  """When a run writes what, in steps.
+  """The periods at which a run writes rows and checkpoints, in steps.
 
   Attributes:
     unit: name of a step, e.g. `'iteration'`.
-    total: steps in all, as far as its `config.json` says.
-    chunk_size: steps between two rows, at most.
-    checkpoint_every: steps between two checkpoints, at multiples of it.
+    total: steps in all, according to its `config.json`.
+    chunk_size: largest number of steps between two rows.
+    checkpoint_every: steps between two checkpoints, made at its multiples.
   """
 
   unit: str
@@ -44,19 +44,19 @@ def check(
   done: int | None,
   rhythm: Rhythm,
 ) -> str:
-  """Checks that a state and the rows of metrics are of the same run.
+  """Checks that a state and the rows of metrics belong to the same run.
 
   Args:
     folder: folder of the run.
     rows: all its rows of metrics.
     done: steps done in the state; None if there is no state.
-    rhythm: when the run writes what.
+    rhythm: periods of rows and checkpoints.
 
   Returns:
-    What the user should know: one sentence, or nothing.
+    A note for the user, in one sentence; empty if there is nothing to report.
 
   Raises:
-    RunFolderError: if they are not.
+    RunFolderError: if they do not, or if the state is missing.
   """
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, rhythm.checkpoint_every)
@@ -94,7 +94,7 @@ def check(
 def _check_without_state(
   folder: run_folder.RunFolder, ends: list[int], due: int, rhythm: Rhythm
 ) -> str:
-  """Returns what to say of a run without a checkpoint, if it never had one."""
+  """Returns the note for a run that never had a checkpoint, or raises."""
   if due or folder.shows_checkpoint():
     at = f' of {rhythm.unit} {due}' if due else ''
     raise run_folder.RunFolderError(
@@ -141,7 +141,7 @@ def _first_missing(
   Args:
     rows: all rows.
     done: steps up to which there should be rows.
-    chunk_size: steps between two rows, at most.
+    chunk_size: largest number of steps between two rows.
   """
   seeds_at: dict[int, set[float]] = {}
   for row in rows:

@@ -26,7 +26,7 @@ class Run:
     bar: the progress bar.
     describe: summarises rows for the bar, see `sinks.Progress`.
     hooks: the hooks, see `loop.run`.
-    note: what the user should know before it goes on; empty for nothing.
+    note: a note for the user on how it was resumed; empty for none.
   """
 
   trainable: loop.Trainable
@@ -52,8 +52,8 @@ class Run:
       The outcome; the state of this object is donated.
 
     Raises:
-      KeyboardInterrupt: after Ctrl-C, when the run is saved; except in a
-        command, whose outcome says so, see `interrupts.of_run`.
+      KeyboardInterrupt: after Ctrl-C, when the run is saved. In a command, the
+        outcome is `INTERRUPTED` instead, see `interrupts.of_run`.
     """
     all_sinks: list[loop.Sink] = [sinks.Rows(self.rows)]
     if self.folder is not None:
@@ -91,7 +91,7 @@ def check_same_settings(
 
   Args:
     recorded: the settings in its `config.json`.
-    now: the settings that are resolved from its request now.
+    now: the settings that its request resolves to now.
   """
   before, after = _flatten(recorded), _flatten(now)
   updates = 'agent.optimizer.total_updates'

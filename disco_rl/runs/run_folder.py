@@ -1,4 +1,4 @@
-"""The folder of a run: its settings, its metrics, its state.
+"""Manages the folder of a run: its settings, metrics and state.
 
   config.json    the request, and all settings that are resolved from it
   metrics.csv    the table of metrics, see `metrics.py`
@@ -51,14 +51,14 @@ _FILES = (
 )
 
 
-# Those that are written after a checkpoint only.
+# Files that are only written after a checkpoint.
 _AFTER_CHECKPOINT = (
   *('curve.png', 'returns.png', 'rewards.png', 'training.png'),
   'params_*.npz',
 )
 
 # Locked by the process that writes to the folder; the system unlocks it when
-# that process ends, in whatever way.
+# that process ends, even if it is killed.
 _LOCK = '.lock'
 
 
@@ -113,13 +113,13 @@ class RunFolder:
     folder = cls(path, config, _lock(path))
     try:
       if not overwrite:
-        # Another process may have been faster, and have finished already.
+        # Another process may have made a run here before the lock was taken.
         _check_empty(path)
       with files.storing(path):
         folder._remove_run()
       folder.write_config(config)
     except BaseException:
-      if is_new:  # Nothing is left of a run that could not start.
+      if is_new:  # A run that could not start leaves nothing behind.
         folder._remove_empty()
       folder.close()
       raise
@@ -138,7 +138,7 @@ class RunFolder:
     path = pathlib.Path(path)
     config = read_config(path)
     folder = cls(path, config, _lock(path))
-    files.remove_parts(path)  # Of a process that was killed while writing.
+    files.remove_parts(path)  # Left by a process killed while writing.
     return folder
 
   @classmethod
@@ -149,7 +149,7 @@ class RunFolder:
       path: path of the folder. Another process may write to it.
 
     Returns:
-      The folder, to which nothing must be written.
+      The folder, to which the caller must not write.
     """
     return cls(pathlib.Path(path), read_config(path), None)
 
@@ -172,7 +172,7 @@ class RunFolder:
       found = os.stat(self.path / _LOCK)
     except OSError as error:
       if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-        return  # Writing will say why it fails, if it does.
+        return  # If the folder cannot be used, writing reports why.
     else:
       if os.path.samestat(found, os.fstat(self._lock.fileno())):
         return
@@ -223,7 +223,7 @@ class RunFolder:
         path.unlink(missing_ok=True)
 
   def shows_checkpoint(self) -> bool:
-    """Returns whether there are files that follow the first checkpoint."""
+    """Returns whether files show that there was a checkpoint."""
     return any(
       next(self.path.glob(pattern), None) for pattern in _AFTER_CHECKPOINT
     )
@@ -264,7 +264,7 @@ class RunFolder:
       self.path.rmdir()
 
   def _remove_run(self) -> None:
-    """Removes the files of a run, and no others; the state last."""
+    """Removes the files of a run, the state last, and no other files."""
     for pattern in _FILES:
       for path in self.path.glob(pattern):
         path.unlink(missing_ok=True)
