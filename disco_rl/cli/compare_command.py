@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-  """The folder, config and rows of a run."""
+  """A run to compare: its folder, config and rows of metrics."""
 
   path: pathlib.Path
   config: dict[str, Any]
@@ -108,7 +108,7 @@ def _read(path: pathlib.Path) -> _Run:
 
 
 def _by_name(runs: list[_Run]) -> dict[str, _Run]:
-  """Names runs by their rule, and by their path, too, if that is not unique."""
+  """Names runs by their rule, with the path if an earlier run has that name."""
   named: dict[str, _Run] = {}
   for run in runs:
     name = run.config['rule']

@@ -1,7 +1,7 @@
-"""A parser of options that refuses what is probably a mistake.
+"""Parses command lines, and rejects likely mistakes.
 
-Options cannot be abbreviated, have empty values, or be given twice unless they
-collect values.
+Options cannot be abbreviated or have empty values. They cannot be given twice,
+unless they collect values.
 """
 
 import argparse
@@ -14,7 +14,7 @@ _MAX_MESSAGE = 1000
 
 
 class Parser(argparse.ArgumentParser):
-  """An `ArgumentParser` with these rules; subparsers have them, too."""
+  """An `ArgumentParser` with these restrictions, also for its subparsers."""
 
   def __init__(self, **kwargs: Any):
     """Initialises the parser; arguments as in `ArgumentParser`."""
@@ -25,14 +25,14 @@ class Parser(argparse.ArgumentParser):
     self.register('action', 'append', _Collect)
 
   def error(self, message: str) -> NoReturn:
-    """Prints usage and the message, which may quote long arguments; exits."""
+    """Prints usage and the message, truncated if it is long, and exits."""
     if len(message) > _MAX_MESSAGE:
       message = f'{message[:_MAX_MESSAGE]}...'
     super().error(message)
 
 
 def whole_number(text: str) -> int:
-  """Parses an option's value, with an error that says what is accepted."""
+  """Parses the value of an option that must be a whole number."""
   try:
     return int(text)
   except ValueError:

@@ -43,7 +43,7 @@ class RuleFileError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class RuleInfo:
-  """The manifest's entry of a rule.
+  """The entry of a rule in the manifest.
 
   Attributes:
     name: the rule's name.
@@ -63,9 +63,9 @@ class RuleInfo:
 
 
 def check_variables() -> None:
-  """Raises a `RuleFileError` for environment variables that lead nowhere.
+  """Raises a `RuleFileError` for environment variables with unusable folders.
 
-  Without it, another rule might be found than the one that was meant.
+  Otherwise, a rule of the same name might be loaded from another folder.
   """
   weights = os.environ.get(_WEIGHTS_VARIABLE)
   if weights and not pathlib.Path(weights).is_dir():
@@ -115,6 +115,9 @@ def find(name: str) -> pathlib.Path | None:
   Returns:
     The path, after verifying the checksum if the manifest has one; None if
     there is no such file.
+
+  Raises:
+    RuleFileError: if a file, except in the cache, has another checksum.
   """
   info = known_rules().get(name)
   file = info.file if info else f'{name}.npz'
@@ -134,7 +137,7 @@ def find(name: str) -> pathlib.Path | None:
 
 
 def own_files() -> list[pathlib.Path]:
-  """Lists rule files in the folders that are not in the manifest."""
+  """Lists the rule files in all folders that the manifest does not list."""
   published = {info.file for info in known_rules().values()}
   found: dict[str, pathlib.Path] = {}
   for folder in _folders():
@@ -149,10 +152,13 @@ def fetch(name: str) -> pathlib.Path:
   """Finds the file of a rule, and downloads it into the cache if necessary.
 
   Args:
-    name: as in `find`.
+    name: see `find`.
 
   Returns:
     The path of the file.
+
+  Raises:
+    RuleFileError: if the name is unknown, or the file cannot be downloaded.
   """
   path = find(name)
   if path is not None:
@@ -191,6 +197,9 @@ def download(
 
   Returns:
     The path of the file.
+
+  Raises:
+    RuleFileError: if it cannot be downloaded, verified or written.
   """
   assert info.url is not None
   advice = (
@@ -244,7 +253,7 @@ def download(
 
 
 def _folders() -> Iterator[pathlib.Path]:
-  """Yields the folders a rule may be in, in the order of lookup."""
+  """Yields the folders that are searched for rules, in order."""
   check_variables()
   named = os.environ.get(_WEIGHTS_VARIABLE)
   if named:
@@ -255,7 +264,7 @@ def _folders() -> Iterator[pathlib.Path]:
 
 
 def _is_file(path: pathlib.Path) -> bool:
-  """Returns whether there is a file, in a folder that may not be readable."""
+  """Returns whether a path is a file; False if its folder cannot be read."""
   try:
     return path.is_file()
   except OSError:
