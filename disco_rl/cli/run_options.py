@@ -1,4 +1,4 @@
-"""Defines the options of commands that make runs, and executes these."""
+"""Defines the options that commands for runs share, and executes the runs."""
 
 import argparse
 from collections.abc import Callable, Mapping

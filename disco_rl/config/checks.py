@@ -54,7 +54,7 @@ def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
 def check_streams(
   env: str, sizes: batching_lib.Batching, num_seeds: int
 ) -> None:
-  """Raises a `ValueError` for more environments in Python than can be made.
+  """Raises a `ValueError` for more environments in Python than are accepted.
 
   Args:
     env: their name.

@@ -250,7 +250,7 @@ class Plan(abc.ABC):
         folder,
         rows,
         done if has_state else None,
-        resuming.Rhythm(
+        resuming.Periods(
           unit=self.unit,
           total=_recorded_steps(folder),
           chunk_size=self.settings.get('chunk_size', 1),

@@ -226,8 +226,8 @@ def _new_figure(height: float = 4.2) -> Any:
 def _import_figure() -> Any:
   """Imports `matplotlib.figure`.
 
-  Suppresses its long warning for users without a folder for its settings, for
-  whom it uses a temporary one.
+  Suppresses the long warning that it logs if it has no folder for its settings
+  and uses a temporary one.
   """
   logger = logging.getLogger('matplotlib')
   level = logger.level

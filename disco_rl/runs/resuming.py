@@ -22,7 +22,7 @@ from disco_rl.runs import run_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rhythm:
+class Periods:
   """The periods at which a run writes rows and checkpoints, in steps.
 
   Attributes:
@@ -42,7 +42,7 @@ def check(
   folder: run_folder.RunFolder,
   rows: Sequence[metrics.Row],
   done: int | None,
-  rhythm: Rhythm,
+  periods: Periods,
 ) -> str:
   """Checks that a state and the rows of metrics belong to the same run.
 
@@ -50,7 +50,7 @@ def check(
     folder: folder of the run.
     rows: all its rows of metrics.
     done: steps done in the state; None if there is no state.
-    rhythm: periods of rows and checkpoints.
+    periods: periods of rows and checkpoints.
 
   Returns:
     A note for the user, in one sentence; empty if there is nothing to report.
@@ -59,14 +59,14 @@ def check(
     RunFolderError: if they do not, or if the state is missing.
   """
   ends = sorted({int(row['iteration']) for row in rows})
-  due = _last_due(ends, rhythm.checkpoint_every)
+  due = _last_due(ends, periods.checkpoint_every)
   if done is None:
-    return _check_without_state(folder, ends, due, rhythm)
-  where, unit = folder.state_path, rhythm.unit
-  if not 0 <= done <= rhythm.total:
+    return _check_without_state(folder, ends, due, periods)
+  where, unit = folder.state_path, periods.unit
+  if not 0 <= done <= periods.total:
     raise run_folder.RunFolderError(
       f'{where} is at {unit} {done}, which is impossible in a run of '
-      f'{rhythm.total}: the file was changed, or is of another run'
+      f'{periods.total}: the file was changed, or is of another run'
     )
   if not ends:
     return _without_rows(folder, done, unit)
@@ -82,7 +82,7 @@ def check(
       'the two was changed or replaced. Restore it; or remove metrics.csv, to '
       'resume from the state'
     )
-  missing = _first_missing(rows, done, rhythm.chunk_size)
+  missing = _first_missing(rows, done, periods.chunk_size)
   if missing is None:
     return ''
   return (
@@ -92,17 +92,17 @@ def check(
 
 
 def _check_without_state(
-  folder: run_folder.RunFolder, ends: list[int], due: int, rhythm: Rhythm
+  folder: run_folder.RunFolder, ends: list[int], due: int, periods: Periods
 ) -> str:
   """Returns the note for a run that never had a checkpoint, or raises."""
   if due or folder.shows_checkpoint():
-    at = f' of {rhythm.unit} {due}' if due else ''
+    at = f' of {periods.unit} {due}' if due else ''
     raise run_folder.RunFolderError(
       f'{folder.state_path} is missing: the run made a checkpoint{at}, and '
       'would start from the beginning without it. Restore the file; or remove '
       'the run (in the command: --overwrite) and start a new one'
     )
-  lost = f', after {rhythm.unit} {ends[-1]}' if ends else ''
+  lost = f', after {periods.unit} {ends[-1]}' if ends else ''
   return (
     f'{folder.path} was stopped before its first checkpoint{lost}: the run '
     'starts from the beginning'

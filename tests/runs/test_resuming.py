@@ -5,7 +5,7 @@ import pytest
 from disco_rl.runs import resuming
 from disco_rl.runs import run_folder
 
-RHYTHM = resuming.Rhythm(
+PERIODS = resuming.Periods(
   unit='iteration', total=40, chunk_size=4, checkpoint_every=8
 )
 
@@ -34,7 +34,7 @@ def _rows(*ends, seeds=(0, 1)):
   ],
 )
 def test_a_state_that_its_rows_confirm_is_resumed(folder, ends, done):
-  assert resuming.check(folder, _rows(*ends), done, RHYTHM) == ''
+  assert resuming.check(folder, _rows(*ends), done, PERIODS) == ''
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_a_state_that_its_rows_contradict_is_refused(
   folder, ends, done, message
 ):
   with pytest.raises(run_folder.RunFolderError, match=message) as error:
-    resuming.check(folder, _rows(*ends), done, RHYTHM)
+    resuming.check(folder, _rows(*ends), done, PERIODS)
   assert 'state.npz' in str(error.value)
 
 
 @pytest.mark.parametrize('ends', [(), (4,), (4, 8), (9,)])
 def test_a_run_without_a_checkpoint_yet_begins_again(folder, ends):
-  note = resuming.check(folder, _rows(*ends), None, RHYTHM)
+  note = resuming.check(folder, _rows(*ends), None, PERIODS)
   assert 'stopped before its first checkpoint' in note
   assert 'the run starts from the beginning' in note
 
@@ -67,7 +67,7 @@ def test_a_run_without_a_checkpoint_yet_begins_again(folder, ends):
 def test_a_picture_shows_that_there_was_a_checkpoint(folder):
   (folder.path / 'curve.png').touch()
   with pytest.raises(run_folder.RunFolderError, match='made a checkpoint, and'):
-    resuming.check(folder, _rows(4), None, RHYTHM)
+    resuming.check(folder, _rows(4), None, PERIODS)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_a_picture_shows_that_there_was_a_checkpoint(folder):
   ],
 )
 def test_rows_that_were_removed_are_said(folder, rows, message):
-  assert message in resuming.check(folder, rows, 16, RHYTHM)
+  assert message in resuming.check(folder, rows, 16, PERIODS)
