@@ -30,8 +30,7 @@ class UnreadableFileError(ValueError):
   """Raised for files that are damaged or have another format.
 
   Attributes:
-    is_user_facing: whether the message is written for users, so that commands
-      show it without a traceback.
+    is_user_facing: see `files.StorageError`.
   """
 
   is_user_facing = True
