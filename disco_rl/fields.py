@@ -1,4 +1,4 @@
-"""What a setting may be: its type, its range, and what a refusal says.
+"""Checks the types and ranges of settings, with messages for users.
 
   steps = Field(int, low=1, limit=MAX_COUNT)
   check(steps, 'steps', 1e3)  # 1000
@@ -15,18 +15,19 @@ from typing import Any
 
 import numpy as np
 
-# Numbers of seeds, agents and devices that no run exceeds.
+# Limit on seeds, agents and devices.
 MAX_LANES = 4096
-# Numbers of iterations, updates and the like; they are counted in 32 bits.
+# Limit on iterations, updates and the like, which are counted in 32 bits.
 MAX_COUNT = 10**9
-# Batches, rollouts and environments. Far smaller ones are already refused if
-# they do not fit into memory; these bounds keep the estimate itself short.
+# Limit on the sizes of batches and rollouts, and on environments. Far smaller
+# ones are refused if they do not fit into memory; this limit keeps the time of
+# that estimate short.
 MAX_SIZE = 10**6
-# Width of a layer, and number of layers.
+# Limits on the width of a layer and on the number of layers.
 MAX_WIDTH = 2**16
 MAX_LAYERS = 32
 MAX_SEED = 2**31 - 1
-# Numbers beyond this are infinite in the precision of all computations.
+# Limit on numbers; larger ones may be infinite in float32.
 MAX_FLOAT = 1e38
 
 _MAX_TEXT = 10_000
@@ -45,15 +46,15 @@ class Field:
     high: largest value.
     above: exclusive lower bound.
     below: exclusive upper bound.
-    limit: a size that no sane run exceeds; messages have it only if it is
-      exceeded.
+    limit: bound on the absolute value that no sensible run exceeds; messages
+      name it only if it is exceeded.
     choices: all valid values, or a function that lists them.
     optional: whether it may be None.
-    items: type and range of the items of a sequence; None for any.
+    items: type and range of the items of a sequence; None for any items.
     max_items: largest number of items of a sequence.
     finite: whether a number must be finite.
     accepts: a further condition, which `words` describe.
-    words: e.g. `'an odd number'`, instead of the type.
+    words: replaces the type in messages, e.g. `'an odd number'`.
   """
 
   kind: type | None = None
@@ -152,13 +153,13 @@ def check(field: Field, path: str, value: Any) -> Any:
 
 
 def check_plain(path: str, value: Any, depth: int = 0) -> None:
-  """Raises a `ValueError` for plain values of absurd size or depth.
+  """Raises a `ValueError` for plain values of excessive size or depth.
 
   Args:
     path: full name of the setting, for the message.
     value: numbers, texts, and lists and groups of them. Other objects, which
-      only Python programs can pass, are not looked at.
-    depth: how deep the value is inside another one.
+      only Python programs can pass, are not checked.
+    depth: number of lists and groups around the value.
   """
   problem = ''
   if isinstance(value, str) and len(value) > _MAX_TEXT:
@@ -172,7 +173,7 @@ def check_plain(path: str, value: Any, depth: int = 0) -> None:
       return
     problem = f'of at most {_MAX_ITEMS} items, in at most {_MAX_DEPTH} levels'
   elif isinstance(value, float):
-    # What a field says of a number itself was checked before.
+    # At depth 0, the field has checked whether it must be finite.
     if depth and not math.isfinite(value):
       problem = 'made of finite numbers'
     elif math.isfinite(value) and abs(value) > MAX_FLOAT:
@@ -182,7 +183,7 @@ def check_plain(path: str, value: Any, depth: int = 0) -> None:
 
 
 def like(default: Any) -> Field:
-  """Makes the field of a setting that is described by its default only.
+  """Makes the field of a setting from its default.
 
   Args:
     default: the default; None for a setting of any type.
@@ -203,29 +204,29 @@ def like(default: Any) -> Field:
 
 
 def shorten(value: Any, length: int = 60) -> str:
-  """Shows a value in a message, cut if it is long.
+  """Formats a value for a message, truncated if it is long.
 
   Args:
     value: any object.
-    length: how many characters to show.
+    length: largest number of characters to show.
 
   Returns:
-    One line.
+    Its `repr`, in one line; `...` marks a truncated one.
   """
-  if isinstance(value, str):  # Not all of a long text is quoted first.
+  if isinstance(value, str):  # Truncated before it is quoted, to be quick.
     value, rest = value[:length], len(value) - length
     text = repr(value)
   else:
     try:
       text = repr(value)
-    except Exception:  # Too deep or too large to show, or broken.
+    except Exception:  # Too deep, too large, or a broken `__repr__`.
       text = f'a {type(value).__name__}'
     text, rest = ' '.join(text[:length].split()), len(text) - length
   return f'{text}...' if rest > 0 else text
 
 
 def _is_within_limits(field: Field, value: Any) -> bool:
-  """Returns whether neither a value nor its items are absurdly large."""
+  """Returns whether a value and its items are within the limits of a field."""
   if field.limit is not None and abs(value) > field.limit:
     return False
   if field.kind is str and len(value) > _MAX_TEXT:
@@ -264,7 +265,7 @@ def _has_kind(field: Field, value: Any) -> bool:
 
 
 def _convert(value: Any, field: Field) -> Any:
-  """Converts between numbers, and lists to tuples, where nothing is lost."""
+  """Converts between int and float, and lists to tuples, without loss."""
   kind = field.kind
   if isinstance(value, np.generic):
     value = value.item()

@@ -5,9 +5,9 @@
   )
   memory.check(parts, advice=dict(state='num_seeds', step='batch_size'))
 
-Without an estimate, a process that needs more than there is would slow down the
-whole machine and be killed much later. The estimate is a lower bound: of the
-arrays inside a program, those count that no compiler avoids.
+A process that needs more than there is would otherwise slow down the whole
+machine, and be killed much later. The estimate is a lower bound: inside a
+program, only arrays that no compiler can avoid are counted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,14 +46,25 @@ _IN_PLACE = frozenset(
 )
 
 
+class NotEnoughMemoryError(ValueError):
+  """Raised for a run that needs more memory than there is.
+
+  Attributes:
+    is_user_facing: whether the message is written for users, so that commands
+      show it without a traceback.
+  """
+
+  is_user_facing = True
+
+
 def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
-  """Raises a `ValueError` for a run that is larger than the free memory.
+  """Raises a `NotEnoughMemoryError` for a run larger than the free memory.
 
   Checks on CPU only; accelerators raise an error by themselves.
 
   Args:
-    parts: what needs memory, to the number of bytes.
-    advice: for every part, the settings that make it smaller.
+    parts: name of each part of the run to the bytes it needs.
+    advice: name of each part to the settings that make it smaller.
   """
   free = available() if jax.default_backend() == 'cpu' else None
   needed = sum(parts.values())
@@ -61,7 +72,7 @@ def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
     return
   largest = sorted(parts.items(), key=lambda part: -part[1])
   shown = ', '.join(f'{name} {_show(size)}' for name, size in largest)
-  raise ValueError(
+  raise NotEnoughMemoryError(
     f'this run needs {_show(needed)} ({shown}), but this machine has '
     f'{_show(free)} free: lower {advice[largest[0][0]]}'
   )
@@ -85,8 +96,8 @@ def of_program(traced: Any) -> int:
   try:
     return _peak(traced.jaxpr.jaxpr)
   except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-    # Programs look different in another version of JAX, and an estimate is no
-    # reason to stop. Tests notice, since they compare its numbers.
+    # Another version of JAX may represent programs differently. A run must not
+    # fail because of its estimate; tests, which compare the numbers, do.
     return 0
 
 
@@ -129,7 +140,7 @@ def _outputs(eqn: Any, dying: set[Any]) -> dict[Any, int]:
 
   Args:
     eqn: the operation.
-    dying: arrays that it is the last to use.
+    dying: arrays that are not used after it.
   """
   name = eqn.primitive.name
   if name not in _STORED and not _jaxprs(eqn):
@@ -139,8 +150,8 @@ def _outputs(eqn: Any, dying: set[Any]) -> dict[Any, int]:
   if name in _IN_PLACE and not hasattr(target, 'val') and target in dying:
     return dict.fromkeys(own, 0)
   if name == 'scan':
-    # Its state, which has the shape of that of one step, stays where it is; a
-    # loop of one step is no loop.
+    # The carry, whose shape is the same in every step, is updated in place. A
+    # loop of one step allocates no more than its body.
     is_loop = eqn.params['length'] != 1
     for var, inner in zip(eqn.outvars, _jaxprs(eqn)[0].outvars, strict=True):
       if not is_loop or var.aval.shape == inner.aval.shape:
@@ -151,7 +162,7 @@ def _outputs(eqn: Any, dying: set[Any]) -> dict[Any, int]:
 
 
 def _inside(eqn: Any) -> tuple[int, bool]:
-  """Returns the bytes inside an operation, and whether they have its results.
+  """Returns the bytes inside an operation, and whether they include results.
 
   Args:
     eqn: the operation.
@@ -199,7 +210,7 @@ def _of_machine() -> int | None:
 
 
 def _of_process() -> int | None:
-  """Returns what `ulimit -v` leaves."""
+  """Returns the bytes left under `ulimit -v`; None if unlimited or unknown."""
   try:
     import resource
 
@@ -214,7 +225,7 @@ def _of_process() -> int | None:
 
 
 def _of_containers() -> list[int]:
-  """Returns what the limits of all containers around this process leave."""
+  """Returns the bytes left under the memory limit of each enclosing cgroup."""
   left = []
   for line in _read('/proc/self/cgroup').splitlines():
     _, controllers, path = [*line.split(':', 2), '', ''][:3]

@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     if plots.is_available():
       plots.check_path(out)
     if out.exists() and not arguments.overwrite:
-      raise errors.UsageError(f'{out} exists; say --overwrite to replace it')
+      raise errors.UsageError(
+        f'{out} exists already: replace it with --overwrite'
+      )
     runs = [_read(pathlib.Path(path)) for path in arguments.runs]
     commands = {run.config['command'] for run in runs}
     if len(commands) > 1:
@@ -75,13 +77,13 @@ def run(arguments: argparse.Namespace) -> int:
   if figure is not None:
     print(f'picture: {out}')
   else:
-    print(f'no picture; for one: {installation.install_hint("plots")}')
+    print(f'no picture; to draw one: {installation.install_hint("plots")}')
   return 0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-  """The folder, config and rows of a run."""
+  """A run to compare: its folder, config and rows of metrics."""
 
   path: pathlib.Path
   config: dict[str, Any]
@@ -96,7 +98,7 @@ def _read(path: pathlib.Path) -> _Run:
   config = run_folder.read_config(path)
   if config.get('command') not in ('eval', 'meta-train'):
     raise errors.UsageError(
-      f'{path} is no run of disco-rl eval or disco-rl meta-train'
+      f'{path} is not a run of disco-rl eval or disco-rl meta-train'
     )
   rows = metrics.read_csv(path / 'metrics.csv')
   if not rows:
@@ -106,7 +108,7 @@ def _read(path: pathlib.Path) -> _Run:
 
 
 def _by_name(runs: list[_Run]) -> dict[str, _Run]:
-  """Names runs by their rule, and by their path, too, if that is not unique."""
+  """Names runs by their rule, with the path if an earlier run has that name."""
   named: dict[str, _Run] = {}
   for run in runs:
     name = run.config['rule']

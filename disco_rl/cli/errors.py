@@ -1,4 +1,4 @@
-"""Errors that are reported to users in one sentence, without a traceback."""
+"""Reports errors to users in one sentence, without a traceback."""
 
 from collections.abc import Iterator
 import contextlib
@@ -9,7 +9,13 @@ from disco_rl.runs import os_errors
 
 
 class UsageError(ValueError):
-  """Raised for requests that cannot be fulfilled; the message explains why."""
+  """Raised if a command cannot start; the message explains why.
+
+  Attributes:
+    exit_code: exit code of the command.
+    word: kind of the error, shown before the message.
+    advice: a further line for the user; empty for none.
+  """
 
   exit_code = 2
   word = 'error'
@@ -17,10 +23,12 @@ class UsageError(ValueError):
 
 
 class StoppedError(RuntimeError):
-  """Raised when a run ended before its end; the message explains why.
+  """Raised when an error stopped a run; the message explains why.
 
   Attributes:
-    advice: a line that says what can be done.
+    exit_code: exit code of the command.
+    word: kind of the error, shown before the message.
+    advice: a further line for the user, e.g. how to resume; empty for none.
   """
 
   exit_code = 1
@@ -42,7 +50,7 @@ def is_for_users(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def as_usage_errors() -> Iterator[None]:
-  """Converts errors of users to `UsageError`, within a block.
+  """Converts errors that users can correct to `UsageError`, within a block.
 
   For the set-up of a command only, where the library raises a `ValueError` if
   settings are wrong, and a user-facing error if code of the user fails.

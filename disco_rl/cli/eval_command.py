@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   run_options.add_run_arguments(
     parser,
     'agent.learning_rate=3e-4, env.rows=5, batching.num_envs=8',
-    'what suits the environment',
+    'the one suggested for the environment',
   )
 
 
@@ -136,5 +136,5 @@ def _report(a_run: run_lib.Run) -> None:
   if plots.is_available():
     print(f'picture: {a_run.folder.curve_path}')
   else:
-    print(f'no picture; for one: {installation.install_hint("plots")}')
+    print(f'no picture; to draw one: {installation.install_hint("plots")}')
   print(f'metrics: {a_run.folder.metrics_path}')

@@ -21,9 +21,9 @@ def tuned_environment() -> dict[str, str] | None:
   """Returns the environment variables that enable huge pages.
 
   Returns:
-    A changed copy of the environment variables; None if no change is needed:
-    the system has no huge pages, uses them always or never, or the variable is
-    set already.
+    A changed copy of the environment variables; None if no change is needed,
+    because the system has no huge pages, uses them always or never, or the
+    variable is set already.
   """
   tunables = os.environ.get(_VARIABLE, '')
   if _TUNABLE in tunables or not _on_request():
@@ -42,7 +42,7 @@ def restart() -> None:
   environment = tuned_environment()
   if environment is not None:
     sys.stdout.flush()
-    with contextlib.suppress(OSError):  # They only make it faster.
+    with contextlib.suppress(OSError):  # Without them it is only slower.
       os.execve(sys.executable, sys.orig_argv, environment)
 
 

@@ -27,7 +27,7 @@ _COMPILING = ('eval', 'meta-train')
 
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
-  """Builds the parser of all commands.
+  """Builds the parser, with the options of one command.
 
   Args:
     command: the command whose options are added; None for no options.
@@ -55,7 +55,7 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
     subparser.add_argument(
       '--traceback',
       action='store_true',
-      help='show where in the program an error was raised, too',
+      help='also print the traceback of an error',
     )
   return parser
 
@@ -102,7 +102,7 @@ def _start_jax() -> None:
 def start() -> int:
   """Runs the command of this process, with huge pages if it compiles.
 
-  From its first line on, signals never raise, and output never fails.
+  Signals never raise an exception here, and output never fails.
 
   Returns:
     The exit code, see `main`.

@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   run_options.add_run_arguments(
     parser,
     'meta.num_inner_updates=20, env.catch.rows=8, eval.steps=500',
-    'what suits each environment',
+    'the one suggested for each environment',
   )
 
 
@@ -122,7 +122,9 @@ def _report(a_run: run_lib.Run) -> None:
   first, last = rows[0], rows[-1]
   returns = pictures.return_columns(rows).values()
   for name in (*returns, 'meta_loss', 'pos_rewards', 'neg_rewards'):
-    print(f'{name}: {first[name]:.4g} at first, {last[name]:.4g} at last')
+    print(
+      f'{name}: {first[name]:.4g} at the start, {last[name]:.4g} at the end'
+    )
   print(f'rule: {folder.rule_path}')
   if folder.best_rule_path.exists():
     facts = file_format.load_metadata(folder.best_rule_path)
@@ -130,7 +132,7 @@ def _report(a_run: run_lib.Run) -> None:
     if isinstance(score, float):
       shown = (
         f', of meta-update {facts.get("step")}, with a score of {score:.3f} '
-        '(that of the initial rule is 0)'
+        '(the initial rule has 0)'
       )
     print(f'best rule: {folder.best_rule_path}{shown}')
   if plots.is_available():

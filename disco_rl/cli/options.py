@@ -1,7 +1,7 @@
-"""A parser of options that refuses what is probably a mistake.
+"""Parses command lines, and rejects likely mistakes.
 
-Options cannot be abbreviated, have empty values, or be given twice unless they
-collect values.
+Options cannot be abbreviated or have empty values. They cannot be given twice,
+unless they collect values.
 """
 
 import argparse
@@ -14,25 +14,25 @@ _MAX_MESSAGE = 1000
 
 
 class Parser(argparse.ArgumentParser):
-  """An `ArgumentParser` with these rules; subparsers have them, too."""
+  """An `ArgumentParser` with these restrictions, also for its subparsers."""
 
   def __init__(self, **kwargs: Any):
     """Initialises the parser; arguments as in `ArgumentParser`."""
     kwargs.setdefault('allow_abbrev', False)
     super().__init__(**kwargs)
     for name in (None, 'store'):
-      self.register('action', name, _Once)
+      self.register('action', name, _Store)
     self.register('action', 'append', _Collect)
 
   def error(self, message: str) -> NoReturn:
-    """Prints usage and the message, which may quote long arguments; exits."""
+    """Prints usage and the message, truncated if it is long, and exits."""
     if len(message) > _MAX_MESSAGE:
       message = f'{message[:_MAX_MESSAGE]}...'
     super().error(message)
 
 
 def whole_number(text: str) -> int:
-  """Parses an option's value, with an error that says what is accepted."""
+  """Parses the value of an option that must be a whole number."""
   try:
     return int(text)
   except ValueError:
@@ -41,7 +41,7 @@ def whole_number(text: str) -> int:
     ) from None
 
 
-class _Once(argparse.Action):
+class _Store(argparse.Action):
   """Stores a value, which must not be empty or given twice."""
 
   def __call__(
@@ -51,36 +51,32 @@ class _Once(argparse.Action):
     values: Any,
     option_string: str | None = None,
   ) -> None:
-    _check_not_empty(parser, values, option_string or self.metavar)
+    name = option_string or self.metavar
+    texts: Sequence[Any] = values if isinstance(values, list) else [values]
+    if any(isinstance(text, str) and not text.strip() for text in texts):
+      parser.error(f'{name} needs a value, got an empty text')
     given = vars(namespace).setdefault('given_options', set())
-    if option_string is not None and self.dest in given:
-      first = fields.shorten(getattr(namespace, self.dest))
-      parser.error(
-        f'{option_string} is given twice, as {first} and '
-        f'{fields.shorten(values)}: give it once'
-      )
+    before = getattr(namespace, self.dest) if self.dest in given else None
     given.add(self.dest)
-    setattr(namespace, self.dest, values)
+    setattr(namespace, self.dest, self._combine(parser, name, before, values))
+
+  def _combine(
+    self, parser: argparse.ArgumentParser, name: Any, before: Any, value: Any
+  ) -> Any:
+    """Returns the new value of the option, given the one before or None."""
+    if before is not None and self.option_strings:
+      parser.error(
+        f'{name} is given twice, as {fields.shorten(before)} and '
+        f'{fields.shorten(value)}: give it once'
+      )
+    return value
 
 
-class _Collect(argparse.Action):
-  """Appends a value, which must not be empty, to a list."""
+class _Collect(_Store):
+  """Collects the values of an option, which must not be empty, in a list."""
 
-  def __call__(
-    self,
-    parser: argparse.ArgumentParser,
-    namespace: argparse.Namespace,
-    values: Any,
-    option_string: str | None = None,
-  ) -> None:
-    _check_not_empty(parser, values, option_string)
-    collected = getattr(namespace, self.dest) or []
-    setattr(namespace, self.dest, [*collected, values])
-
-
-def _check_not_empty(
-  parser: argparse.ArgumentParser, values: Any, name: Any
-) -> None:
-  texts: Sequence[Any] = values if isinstance(values, list) else [values]
-  if any(isinstance(text, str) and not text.strip() for text in texts):
-    parser.error(f'{name} needs a value, got an empty text')
+  def _combine(
+    self, parser: argparse.ArgumentParser, name: Any, before: Any, value: Any
+  ) -> Any:
+    del parser, name
+    return [*(before or []), value]

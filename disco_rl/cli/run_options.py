@@ -1,4 +1,4 @@
-"""Options and execution of the commands that make runs."""
+"""Defines the options that commands for runs share, and executes the runs."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def add_run_arguments(
   Args:
     parser: the command's parser.
     examples_of_settings: examples for the help of `--set`.
-    default_network: the default in the help of `--net`.
+    default_network: words for the default in the help of `--net`.
   """
   add = parser.add_argument
   add(
@@ -99,7 +99,7 @@ class RunCommand:
       number of steps, unless it is None.
     name_run: returns a name for the folder of a plan.
     describe_start: returns the first line of output, from a plan and its run.
-    finish: called with the run and the outcome when it is finished.
+    finish: called with the run and its outcome if it was finished.
   """
 
   defaults: Mapping[str, Any]
@@ -147,7 +147,7 @@ def _make_request(
   """Makes the request from the command's arguments and the defaults."""
   if arguments.overwrite and not arguments.out:
     raise errors.UsageError(
-      '--overwrite goes with --out, the folder whose run it removes'
+      '--overwrite needs --out, the folder whose run it removes'
     )
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
@@ -188,7 +188,7 @@ def _execute(
   a_run: run_lib.Run,
   finish: Callable[[run_lib.Run, loop.Outcome], None],
 ) -> int:
-  """Runs until the end, Ctrl-C or an error; returns the exit code."""
+  """Executes a run until its end, Ctrl-C or an error; returns the exit code."""
   assert a_run.folder is not None
   folder = a_run.folder
   with a_run:
@@ -212,10 +212,10 @@ def _execute(
 
 
 def _advice(command: str, folder: run_folder.RunFolder) -> str:
-  """Says how a run that was stopped by an error goes on."""
+  """Returns how to resume a run that an error stopped; empty if it is gone."""
   resume = f'disco-rl {command} --resume {folder.path}'
   if folder.state_path.exists():
     return f'Resume from the last checkpoint with: {resume}'
   if run_folder.holds_run(folder.path):
-    return f'There is no checkpoint yet. Begin again with: {resume}'
+    return f'There is no checkpoint yet. Start again with: {resume}'
   return ''

@@ -45,7 +45,7 @@ def get_settings_disco() -> config_dict.ConfigDict:
         target_params_coeff=0.9,
         value_fn_td_lambda=0.95,
         # Part of the published settings, but not used: the rule's γ is
-        # update_rule.value_discount. Other values than that are an error.
+        # update_rule.value_discount. Values other than these two are an error.
         discount_factor=disco.PUBLISHED_DISCOUNT,
       ),
       update_rule_name='disco',
@@ -160,7 +160,7 @@ def get_settings(kind: str) -> config_dict.ConfigDict:
     kind: the rule's name in `update_rules.registry`.
 
   Returns:
-    A new copy.
+    A new copy, locked.
   """
   rule_class = utils.lookup(registry.UPDATE_RULES, kind, 'update rule')
   default = lambda: get_settings_of_class(kind, rule_class)
@@ -215,7 +215,7 @@ def check_agent_settings(agent_settings: Mapping[str, Any]) -> None:
 
 
 def _locked(settings: dict[str, Any]) -> config_dict.ConfigDict:
-  """Makes settings to which no new names can be added, to detect typos."""
+  """Makes settings that are locked against new names, to detect typos."""
   return config_dict.ConfigDict(settings).lock()
 
 

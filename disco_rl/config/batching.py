@@ -99,6 +99,9 @@ class Batching:
 
     Returns:
       The sizes, divided by `num_shards`.
+
+    Raises:
+      ValueError: if environments or batch cannot be sharded evenly.
     """
     if not self.fits_shards(num_shards):
       raise ValueError(
@@ -138,7 +141,7 @@ def num_fresh(batch_size: int, replay_fraction: float) -> int:
 
 
 def from_settings(settings: Mapping[str, Any], path: str) -> Batching:
-  """Makes the sizes from a group of settings.
+  """Makes a `Batching` from a group of settings.
 
   Args:
     settings: the group.
@@ -146,6 +149,9 @@ def from_settings(settings: Mapping[str, Any], path: str) -> Batching:
 
   Returns:
     The sizes.
+
+  Raises:
+    ValueError: if they do not fit together; the message begins with `path`.
   """
   try:
     return Batching(**settings)
@@ -159,12 +165,12 @@ def check_steps(steps: int, batching: Batching, name: str = 'steps') -> None:
   Args:
     steps: iterations of the run.
     batching: sizes of batch, rollout and replay.
-    name: what messages call the number of iterations.
+    name: name of the setting `steps`, for the message.
   """
   if steps <= batching.num_warm_up:
     raise ValueError(
       f'{name} {steps} is too few to learn anything: the first '
-      f'{batching.num_warm_up} iterations only fill the replay with the '
-      f'{batching.first_fill} trajectories of a batch. Ask for more, or change '
-      'batch_size, num_envs or min_replay_size'
+      f'{batching.num_warm_up} iterations only fill the replay, with the '
+      f'{batching.first_fill} trajectories that learning starts with. Raise '
+      'it, or change batch_size, num_envs or min_replay_size'
     )

@@ -9,7 +9,8 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import schema
 from disco_rl.environments import registry
 
-# Environments in Python of all agents together; each takes memory and time.
+# Limit on environments in Python, for all agents together; each takes memory
+# and time.
 _MAX_HOST_STREAMS = 2**14
 
 
@@ -17,7 +18,7 @@ def declared_fields(group: str, env: str) -> dict[str, fields.Field]:
   """Returns the fields of an environment's settings, by path.
 
   Args:
-    group: path of the group that has them.
+    group: path of the group that contains them.
     env: name of the environment.
   """
   declared = registry.settings_fields(env)
@@ -25,7 +26,7 @@ def declared_fields(group: str, env: str) -> dict[str, fields.Field]:
 
 
 def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
-  """Checks and returns the seeds of a population, all of which must differ."""
+  """Checks that seeds are one or more different numbers; returns them."""
   checked = schema.check('seeds', list(seeds))
   if not checked or len(set(checked)) != len(checked):
     raise ValueError(
@@ -36,11 +37,11 @@ def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
 
 
 def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
-  """Raises a `ValueError` if agents do not learn with the rule that was loaded.
+  """Raises a `ValueError` if the agents' rule is not of the loaded rule's kind.
 
   Args:
     agent: the agents' settings.
-    kind: the kind of the rule.
+    kind: the kind of the loaded rule.
   """
   name = agent.update_rule_name
   if name != kind:
@@ -53,7 +54,7 @@ def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
 def check_streams(
   env: str, sizes: batching_lib.Batching, num_seeds: int
 ) -> None:
-  """Raises a `ValueError` for more environments in Python than can be made.
+  """Raises a `ValueError` for more environments in Python than are accepted.
 
   Args:
     env: their name.

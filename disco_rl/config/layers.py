@@ -1,4 +1,4 @@
-"""Settings in layers: each layer changes some, and its name is recorded.
+"""Changes settings in layers, and records which layer changed each of them.
 
   layers = Layers(defaults)
   layers.apply('preset atari', {'agent.learning_rate': 3e-4})
@@ -42,8 +42,7 @@ class Layers:
     Args:
       defaults: all settings, in groups, whose names may contain dots.
       declared: fields of the environments' settings, by path.
-      custom: beginnings of the paths of custom settings, see
-        `schema.field_of`.
+      custom: prefixes of the paths of custom settings, see `schema.field_of`.
     """
     self.settings = config_dict.ConfigDict(defaults)
     self.origins: dict[str, str] = {}
@@ -69,6 +68,9 @@ class Layers:
     Args:
       origin: name of the layer.
       values: path of a setting to its value.
+
+    Raises:
+      ValueError: if a setting is unknown, or its value is not valid.
     """
     for path, value in values.items():
       self._set(origin, path, value)
@@ -85,7 +87,7 @@ class Layers:
       path, text = path.strip(), text.strip()
       if not separator or not path or len(path) > _MAX_PATH:
         raise ValueError(
-          f'{origin} wants name=value, got {fields.shorten(assignment)}'
+          f'{origin} must be name=value, got {fields.shorten(assignment)}'
         )
       node, name = self._find(path)
       field = self._field(path, node[name])
@@ -101,7 +103,7 @@ class Layers:
     """
     for name, value in tree.items():
       path = f'{above}.{name}'
-      # Records are written as mappings, too.
+      # Records, e.g. the inputs of a meta-network, are mappings in files, too.
       is_group = isinstance(self[path], config_dict.ConfigDict)
       if is_group and isinstance(value, Mapping) and value:
         self.mark(origin, value, path)
@@ -178,7 +180,7 @@ class Layers:
 
 
 def _as_group(path: str, value: Any) -> config_dict.ConfigDict:
-  """Makes a group of settings of a mapping."""
+  """Converts a mapping to a group of settings."""
   if isinstance(value, config_dict.ConfigDict):
     value = value.to_dict()
   if not isinstance(value, Mapping) or not all(

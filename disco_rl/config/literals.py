@@ -12,7 +12,7 @@ _WORDS = dict(none=None, true=True, false=False)
 
 
 def parse(text: str, path: str, field: fields.Field) -> Any:
-  """Parses the value of a setting; its field checks it afterwards.
+  """Parses the value of a setting, which its field must still check.
 
   Args:
     text: e.g. `3e-4`, `512,256`, `none` or `{'a': 1}`.
@@ -20,10 +20,13 @@ def parse(text: str, path: str, field: fields.Field) -> Any:
     field: its type and range.
 
   Returns:
-    The value; the text itself if it is no literal.
+    The value; the text itself if it is not a literal.
+
+  Raises:
+    ValueError: if the text is too long or too deep.
   """
   if len(text) > _MAX_LENGTH or _depth(text) > _MAX_DEPTH:
-    # Python's own parser takes any amount of memory and stack for them.
+    # Python's parser would need an unbounded amount of memory and stack.
     raise ValueError(
       f'{path} must be {fields.describe(field)}, got {len(text)} characters: '
       f'{fields.shorten(text)}'

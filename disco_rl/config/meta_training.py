@@ -15,7 +15,7 @@ from disco_rl.environments import registry
 # ruin a trained one.
 FINE_TUNING_LEARNING_RATE = 1e-5
 
-# The small reference setting has a small board.
+# The small reference setting: a board of 5x5.
 _ENV_SETTINGS = {'catch': dict(rows=5, columns=5)}
 
 
@@ -44,7 +44,7 @@ def default_batching() -> batching_lib.Batching:
 
 
 class Segment(NamedTuple):
-  """Inner updates that are differentiated in the same way."""
+  """Consecutive inner updates that are differentiated in the same way."""
 
   first: int
   last: int  # Not included.

@@ -84,8 +84,8 @@ def choose(
     if choice.is_whole:
       if core is not None:
         raise ValueError(
-          f'the network {name!r} is a whole one: a core ({core!r}) goes with '
-          f'the torsos {", ".join(torsos.TORSOS)}'
+          f'the network {name!r} is complete and takes no core ({core!r}): '
+          f'cores go with the torsos {", ".join(torsos.TORSOS)}'
         )
       args = utils.default_arguments(nets.NETWORKS[choice.net])
       args = {k: v for k, v in args.items() if k not in _SPECS}
@@ -111,7 +111,7 @@ def custom_groups(
   networks_by_env: Mapping[str, Any] | None = None,
   critics_by_env: Mapping[str, Any] | None = None,
 ) -> list[str]:
-  """Returns the groups whose settings a custom rule or network defines.
+  """Lists the groups whose settings a custom rule or network defines.
 
   Args:
     agent: the agents' settings.
@@ -119,7 +119,7 @@ def custom_groups(
     critics_by_env: in meta-training, the critics' networks by environment.
 
   Returns:
-    Beginnings of paths, for `schema.field_of`.
+    Prefixes of paths, for `schema.field_of`.
   """
   groups = []
   if agent.update_rule_name not in rules.BUILT_IN:
@@ -138,7 +138,7 @@ def custom_groups(
 
 
 def check_arguments(net_settings: config_dict.ConfigDict, path: str) -> None:
-  """Raises a `ValueError` if a torso has no such arguments.
+  """Raises a `ValueError` for arguments that a built-in network does not have.
 
   Args:
     net_settings: the name of a network, and its arguments.
@@ -146,7 +146,7 @@ def check_arguments(net_settings: config_dict.ConfigDict, path: str) -> None:
   """
   name = net_settings.name
   if name not in torsos.BUILT_IN:
-    return  # A network of its own checks its arguments.
+    return  # A custom network checks its own arguments.
   known = {*_OF_ALL_NETWORKS, *_defaults(torsos.TORSOS[name])} - {*_SPECS}
   unknown = sorted(set(net_settings.net_args) - known)
   if unknown:
@@ -190,7 +190,7 @@ def _torso_args(
 ) -> dict[str, Any]:
   """Makes the arguments of a torso: its defaults, and those of all networks."""
   if choice.net == old_net == 'mlp':
-    kept = dict(old_args)  # Its sizes are part of the settings.
+    kept = dict(old_args)  # The settings already have its sizes.
   else:
     kept = {k: v for k, v in old_args.items() if k in _OF_ALL_NETWORKS}
   return {**_defaults(torsos.TORSOS[choice.net]), **kept, **choice.args}

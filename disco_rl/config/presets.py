@@ -20,7 +20,7 @@ class Preset:
   """The settings of agents on one benchmark.
 
   Attributes:
-    learning_rate: highest value of the learning rate.
+    learning_rate: peak of the learning rate.
     schedule: its schedule, see `optimizers.learning_rate_schedule`.
     warmup_steps: environment steps over which the learning rate rises.
     weight_decay: weight decay, see `optimizers.clipped_adam`.
@@ -32,7 +32,8 @@ class Preset:
       trajectory is fresh.
     replay_steps: capacity of the replay, in environment steps.
     rollout_length: steps of a trajectory, T+1.
-    network: a name of `config/networks.py`; None for no preference.
+    network: name of the network, see `config.networks.choose`; None for no
+      preference.
   """
 
   learning_rate: float = 3e-4
@@ -124,8 +125,8 @@ def values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
   }
   if preset.frame_stack > 1 and 'env.frame_stack' not in layers:
     logging.getLogger(__name__).warning(
-      'the preset %s shows %d frames at once, for which this environment has '
-      'no setting',
+      'the preset %s stacks %d frames, but this environment has no setting '
+      'frame_stack',
       name,
       preset.frame_stack,
     )

@@ -1,10 +1,11 @@
-"""Requests: the names and numbers that a run is made from, with their types."""
+"""Checks requests: the names and numbers that a run is made from."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from disco_rl import fields
 from disco_rl.config import schema
+from disco_rl.environments import factories
 
 _NAME = fields.Field(str)
 _NAME_OR_NONE = fields.Field(str, optional=True)
@@ -27,17 +28,21 @@ _ENTRIES: Mapping[str, fields.Field] = dict(
 )
 
 
-def complete(
+def prepare(
   request: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Completes a request, which may come from a file, with defaults.
+  """Checks a request, completes it with defaults, and imports its modules.
 
   Args:
-    request: some entries of `EVALUATION` or of `META_TRAINING`.
-    defaults: all of them.
+    request: some entries of `defaults`, perhaps from a file; also `seeds`.
+    defaults: all entries, `resolve.EVALUATION` or `resolve.META_TRAINING`.
 
   Returns:
-    All entries, of the right types.
+    All entries, of the right types. The modules in `use` are imported.
+
+  Raises:
+    ValueError: if an entry is unknown or not valid.
+    ForeignCodeError: if a module cannot be imported.
   """
   known = {*defaults, 'seeds'}
   completed = {**defaults, **request}
@@ -60,6 +65,7 @@ def complete(
   is_list = isinstance(defaults['env'], list)
   fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
+  factories.import_modules(completed['use'])
   return completed
 
 
@@ -67,7 +73,7 @@ def seeds(request: Mapping[str, Any]) -> tuple[int, ...]:
   """Returns the seeds of an evaluation.
 
   Args:
-    request: has `seeds`, or else the first (`seed`) and their number.
+    request: contains `seeds`, or else `seed` (the first) and `num_seeds`.
   """
   if 'seeds' in request:
     return schema.check('seeds', request['seeds'])

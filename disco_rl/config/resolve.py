@@ -33,14 +33,14 @@ from disco_rl.rule_zoo import rule as rule_lib
 
 RANDOM = 'random'  # The initial rule of meta-training with random η.
 
-# The entries of a request with their defaults.
+# The entries of a request, with their defaults.
 EVALUATION: Mapping[str, Any] = dict(
   rule=rule_lib.DEFAULT,
   env='catch',
   steps=1000,
   seed=0,
   num_seeds=1,
-  devices=0,  # As many as fit.
+  devices=0,  # 0: as many as the environments can be sharded over.
   checkpoint_replay='always',
   net=None,
   core=None,
@@ -212,7 +212,7 @@ def meta_training(
       suggested = None if name in objects else registry.suggested_network(name)
       networks.choose(own, request['net'] or suggested, request['core'])
     networks.match_critic(own)
-    if critic is not None:  # It is used as it is.
+    if critic is not None:  # Its own torso is kept.
       own.value_fn.update(critic)
     networks_by_env[name] = own.net_settings
     critics_by_env[name] = dict(
@@ -281,8 +281,8 @@ def meta_training(
     raise ValueError(f'devices must be at least 1, got {request["devices"]}')
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
-      'environments for evaluations (--eval-env, eval_envs) need a period '
-      '(--eval-every, eval_every)'
+      'environments for evaluations (--eval-env; in Python: eval_envs=...) '
+      'need a period (--eval-every; in Python: eval_every=...)'
     )
   if layers.settings.eval.every:
     sizes = batching_lib.from_settings(
@@ -358,7 +358,7 @@ def _meta_agent(
 def _end_schedule(
   layers: layers_lib.Layers, batching: batching_lib.Batching
 ) -> None:
-  """Ends a cosine schedule with the run, unless its end is set."""
+  """Makes a cosine schedule end with the run, unless its end is set."""
   optimizer = layers.settings.agent.get('optimizer')
   if optimizer is None or optimizer.schedule != 'cosine':
     return

@@ -1,6 +1,6 @@
 """Applies the settings that a rule was trained with, after checking them.
 
-They come from a file that anybody may have written.
+They come from a rule's file, which is not trusted.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,10 @@ def update(
     plain: the groups `update_rule` and `hyper_params` in the form of
       `runs.plain_settings`; either may be missing. Groups inside them, such as
       the meta-network's settings, are replaced as a whole.
-    where: what messages call the rule.
+    where: the rule's name in messages.
+
+  Raises:
+    ValueError: if the settings are unknown or not valid.
   """
   is_known = config.update_rule_name in registry.BUILT_IN
   custom = () if is_known else schema.CUSTOM
@@ -61,7 +64,7 @@ def update(
 def _check_group(
   config: config_dict.ConfigDict, group: str, recorded: Mapping[str, Any]
 ) -> None:
-  """Checks names and kinds of the settings of a rule of this library."""
+  """Checks names and types of the settings of a built-in rule."""
   known = set(config[group])
   if group == 'update_rule':
     known |= _arguments(registry.UPDATE_RULES[config.update_rule_name])
@@ -73,10 +76,10 @@ def _check_group(
         f'{", ".join(sorted(known))}'
       )
     default = config[group].get(name)
-    if isinstance(default, config_dict.ConfigDict) != isinstance(
-      value, Mapping
-    ):
-      raise ValueError(f'{path} is {fields.shorten(value)}, of another kind')
+    is_group = isinstance(default, config_dict.ConfigDict)
+    if is_group != isinstance(value, Mapping):
+      words = 'a group of settings' if is_group else 'a single setting'
+      raise ValueError(f'{path} must be {words}, got {fields.shorten(value)}')
     if isinstance(value, Mapping) and name == 'net':
       _check_meta_network(value, path)
     elif default is not None and not isinstance(value, Mapping):
@@ -84,11 +87,11 @@ def _check_group(
 
 
 def _check_meta_network(net: Mapping[str, Any], path: str) -> None:
-  """Checks the arguments of a meta-network, and of the one inside it."""
+  """Checks the arguments of a meta-network and of the meta-RNN inside it."""
   name = schema.check(f'{path}.name', net.get('name'), custom=())
   build = meta_nets.META_NETS[name]
   if build is not meta_nets.LSTM:
-    return  # A network of one's own checks its arguments.
+    return  # A custom network checks its own arguments.
   _check_arguments(build, {k: v for k, v in net.items() if k != 'name'}, path)
   inner = net['meta_rnn_kwargs']
   if not isinstance(inner, Mapping):
@@ -114,7 +117,7 @@ def _check_arguments(build: Any, given: Mapping[str, Any], path: str) -> None:
 
 
 def _check_inputs(option: Any, path: str) -> None:
-  """Checks the inputs of a meta-network."""
+  """Checks types, sources and transforms of the inputs of a meta-network."""
   is_option = isinstance(option, types.MetaNetInputOption) and all(
     isinstance(inputs, list | tuple)
     and all(

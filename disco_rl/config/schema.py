@@ -1,10 +1,10 @@
-"""The schema of all settings: their types and ranges.
+"""Defines the types and ranges of all settings.
 
-A setting is looked up by the end of its path: the entry `learning_rate` is that
-of `agent.learning_rate` and of `meta.learning_rate`, unless there is an entry
-`meta.learning_rate`. Environments declare their own settings. Settings without
-an entry, such as those of a custom environment or rule, have the type of their
-default.
+A setting is looked up by the end of its path, the longest match first: the
+entry `learning_rate` applies to `agent.learning_rate` and `meta.learning_rate`,
+unless there is an entry `meta.learning_rate`. Environments declare their own
+settings. Settings without an entry, such as those of a custom environment or
+rule, have the type of their default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -181,13 +181,16 @@ CUSTOM = (
 
 
 def find(path: str) -> Field | None:
-  """Returns the entry of a setting, or None.
+  """Finds the entry of a setting.
 
   Args:
-    path: e.g. `agent.value_fn.learning_rate`.
+    path: path of the setting, e.g. `agent.value_fn.learning_rate`.
+
+  Returns:
+    The entry; None if there is none, as for settings of environments.
   """
   if path.startswith(('env.', 'eval.env.')):
-    return None  # They are declared by the environments.
+    return None  # Environments declare their own.
   # Names of environments, as in `net.NAME.net_args`, may have dots in them.
   for group, end in (('net.', '.name'), ('critic_net.', '.net')):
     if path.startswith(group) and path.endswith(end):
@@ -210,8 +213,8 @@ def field_of(
     path: the path of the setting.
     default: its default.
     declared: fields of the environments' settings, by path.
-    custom: beginnings of the paths of custom settings. Entries whose range does
-      not have their default are not theirs.
+    custom: prefixes of the paths of custom settings. An entry is ignored for
+      these if their default is not valid for it.
 
   Returns:
     The field.
@@ -252,7 +255,7 @@ def check(
 
 
 def check_as(name: str, path: str, value: Any) -> Any:
-  """Checks an argument that stands for a setting of another name.
+  """Checks an argument that has another name than its setting.
 
   Args:
     name: name of the argument, for the message.
@@ -261,6 +264,9 @@ def check_as(name: str, path: str, value: Any) -> Any:
 
   Returns:
     The converted value.
+
+  Raises:
+    ValueError: if the value is not valid.
   """
   field = find(path)
   assert field is not None
@@ -268,7 +274,7 @@ def check_as(name: str, path: str, value: Any) -> Any:
 
 
 def check_mapping(name: str, value: Any) -> None:
-  """Raises a `ValueError` unless an argument has settings by name, or is None.
+  """Raises a `ValueError` unless an argument maps names to settings or is None.
 
   Args:
     name: name of the argument, for the message.
@@ -285,7 +291,7 @@ def check_mapping(name: str, value: Any) -> None:
 
 
 def check_fields(config: Any, group: str = '') -> None:
-  """Checks all fields of a dataclass of settings.
+  """Checks and converts all fields of a dataclass of settings, in place.
 
   Args:
     config: the dataclass.
@@ -301,11 +307,11 @@ def check_fields(config: Any, group: str = '') -> None:
 def check_tree(
   tree: Mapping[str, Any], above: str, custom: Sequence[str] = CUSTOM
 ) -> None:
-  """Checks all numbers and texts of a group of settings, in place.
+  """Raises a `ValueError` for values in a group of settings that are not valid.
 
   Args:
     tree: settings, in groups; a ConfigDict or a mapping. Other objects among
-      them, such as schedules and records, are not looked at.
+      them, such as schedules and records, are not checked.
     above: path of the group.
     custom: see `field_of`.
   """
@@ -318,7 +324,7 @@ def check_tree(
 
 
 def _describes(field: Field, default: Any) -> bool:
-  """Returns whether an entry describes a setting with this default."""
+  """Returns whether a default is valid for an entry."""
   try:
     fields.check(field, '', default)
   except ValueError:

@@ -13,7 +13,6 @@ from disco_rl import parallel
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import requests
 from disco_rl.config import resolve
-from disco_rl.environments import factories
 from disco_rl.environments import registry
 from disco_rl.evaluation import population as population_lib
 from disco_rl.evaluation import training
@@ -68,8 +67,7 @@ class Plan(plan_lib.Plan):
       objects: Python objects that replace parts of the request.
     """
     self._objects = objects or Objects()
-    self.request = requests.complete(request, resolve.EVALUATION)
-    factories.import_modules(self.request['use'])
+    self.request = requests.prepare(request, resolve.EVALUATION)
     has_env_name = self._objects.env_fn is None
     if has_env_name:  # A wrong name is reported before anything is downloaded.
       registry.default_settings(self.request['env'])
@@ -220,8 +218,7 @@ def plan_of_folder(
     The plan.
   """
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
-  request = requests.complete(request, resolve.EVALUATION)
-  factories.import_modules(request['use'])
+  request = requests.prepare(request, resolve.EVALUATION)
   return Plan(request, _rule_of_folder(folder), objects)
 
 

@@ -13,7 +13,6 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import requests
 from disco_rl.config import resolve
-from disco_rl.environments import factories
 from disco_rl.environments import registry
 from disco_rl.learning import actors
 from disco_rl.meta_training import groups
@@ -97,8 +96,7 @@ class Plan(plan_lib.Plan):
     """
     self._objects = objects = objects or Objects()
     self._evaluation: rule_evaluation.RuleEvaluation | None = None
-    self.request = requests.complete(request, resolve.META_TRAINING)
-    factories.import_modules(self.request['use'])
+    self.request = requests.prepare(request, resolve.META_TRAINING)
     if not self.request['env']:
       raise ValueError('meta-training needs at least one environment')
     for name in self.request['env']:
@@ -240,7 +238,7 @@ class Plan(plan_lib.Plan):
     """Removes evaluations after the checkpoint."""
     for env in rule_evaluation.environments(self.config):
       path = rule_evaluation.evaluations_path(folder.path, env)
-      folder.cut_table(path, done)
+      folder.cut_table(path, metrics.read_csv(path), done)
 
   def _save_rule(
     self, path: pathlib.Path, eta: types.MetaParams, **facts: Any
@@ -274,11 +272,10 @@ def plan_of_folder(
     The plan.
   """
   request = plan_lib.request_of_folder(folder, steps, objects is not None)
-  request = requests.complete(request, resolve.META_TRAINING)
+  request = requests.prepare(request, resolve.META_TRAINING)
   rule = None
   if request['init'] != resolve.RANDOM:
     # Saved at the start of the run, and replaced by the rule in training since.
-    factories.import_modules(request['use'])
     path = folder.rule_path
     rule = dataclasses.replace(
       # A process killed at the very start has not saved it.

@@ -30,6 +30,7 @@ from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
+from disco_rl.runs import reading
 from disco_rl.runs import run_folder
 from disco_rl.runs import sinks
 from disco_rl.update_rules import registry as rule_registry
@@ -40,6 +41,16 @@ _LEAST_SCALE = 0.1
 
 # Iterations per compiled program.
 _CHUNK_SIZE = 20
+
+
+class BaselineError(RuntimeError):
+  """Raised if agents cannot be trained with the baseline of evaluations.
+
+  Attributes:
+    is_user_facing: see `runs.files.StorageError`.
+  """
+
+  is_user_facing = True
 
 
 class RuleEvaluation:
@@ -105,12 +116,20 @@ class RuleEvaluation:
 
     Returns:
       One row per seed, as in `__call__`.
+
+    Raises:
+      BaselineError: if the agents cannot be built.
     """
     network = self._settings.net[env]
     rule = rule_lib.load_rule(self._settings.eval.baseline)
     agent_settings = resolve.agent_settings(rule)
     networks.choose(agent_settings, network.name, network.net_args.get('core'))
-    population = self._population(env, agent_settings)
+    try:
+      population = self._population(env, agent_settings)
+    except ValueError as error:
+      raise BaselineError(
+        f'cannot train agents with the baseline {rule.name} in {env}: {error}'
+      ) from error
     try:
       return self._train(population, None)
     finally:
@@ -312,12 +331,15 @@ def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
   Returns:
     The table of `evaluations_ENV.csv`, and the average return of the baseline,
     NaN if there is none.
+
+  Raises:
+    UnreadableFileError: if a file is not such a table.
   """
   tables = []
   for path in (evaluations_path(folder, env), baseline_path(folder, env)):
     tables.append(metrics.read_csv(path))
     if tables[-1] and 'final_return' not in tables[-1][0]:
-      raise ValueError(f'{path} has no column final_return')
+      raise reading.UnreadableFileError(f'{path} has no column final_return')
   rows, baseline = tables
   return rows, mean_return([row['final_return'] for row in baseline])
 

@@ -1,1 +1,1 @@
-"""Rules as files: their format, where they are stored, loading and saving."""
+"""Loads, saves and finds rules as files."""

@@ -46,6 +46,9 @@ def load(
 
   Returns:
     `{module: {name: array}}`, float32; `name: array` for keys without module.
+
+  Raises:
+    RuleFileError: if there is no such file, it is damaged, or it does not fit.
   """
   path = _resolve(source)
   params = _read(path)
@@ -58,7 +61,7 @@ def load_metadata(source: str | os.PathLike[str]) -> dict[str, Any]:
   """Loads the metadata of a rule file; empty if there is none.
 
   Args:
-    source: as in `load`.
+    source: see `load`.
 
   Returns:
     The metadata.
@@ -85,6 +88,10 @@ def save(
       replaced.
     params: `{module: {name: array}}`, all finite; saved as float32.
     metadata: how the rule was trained; JSON types, up to 64 KiB.
+
+  Raises:
+    RuleFileError: if the parameters or the metadata cannot be saved.
+    StorageError: if the file cannot be written.
   """
   path = pathlib.Path(path)
   if path.suffix != '.npz':
@@ -113,11 +120,14 @@ def check_savable(params: types.MetaParams, where: str) -> dict[str, Any]:
   """Checks that parameters can be saved.
 
   Args:
-    params: should be `{module: {name: array}}`, all finite.
+    params: must be `{module: {name: array}}`, all finite.
     where: the beginning of an error message.
 
   Returns:
     The parameters by their keys in a file, as float32.
+
+  Raises:
+    RuleFileError: if they cannot be saved.
   """
   return {
     key: _as_float32(key, value, where)
@@ -133,7 +143,7 @@ def check_like(
   Args:
     params: `{module: {name: array}}`, or any other tree of arrays.
     like: a tree of arrays or specs with the expected names and shapes.
-    where: what the message calls `params`.
+    where: name of `params` in the message.
   """
   if isinstance(params, str | os.PathLike):
     _flatten(params, where)  # Raises an error that explains how to load them.
@@ -212,7 +222,7 @@ def _read(path: pathlib.Path) -> types.MetaParams:
 
 
 def _taken(params: Mapping[str, Any], module: str) -> set[str]:
-  """Returns the names of arrays for a module, those of modules for arrays."""
+  """Returns the names of arrays for a module, else those of modules."""
   return {
     name
     for name, value in params.items()
@@ -221,15 +231,15 @@ def _taken(params: Mapping[str, Any], module: str) -> set[str]:
 
 
 def _checksum(comment: bytes) -> bytes:
-  """Computes a checksum of metadata; the zip format has those of arrays only.
+  """Computes a checksum of metadata; the zip format only has those of arrays.
 
-  It is the comment of the first array, far away from the metadata.
+  It is stored as the comment of the first array, apart from the metadata.
 
   Args:
     comment: the metadata, as it is stored.
 
   Returns:
-    A text.
+    A text in ASCII.
   """
   return f'metadata crc32 {zlib.crc32(comment):08x}'.encode()
 

@@ -37,10 +37,10 @@ class Rule:
     name: its name, e.g. in the legend of a picture.
     kind: name of its class in `update_rules.registry`, e.g. `'disco'`.
     eta: its parameters η; None for a rule without parameters.
-    settings: the agent settings that the rule depends on (`update_rule` and
-      `hyper_params`) and its file records, as JSON types.
+    settings: the agent settings that its file records: those that the rule
+      depends on (`update_rule` and `hyper_params`), as JSON types.
     path: path of its file; None for a rule without a file.
-    provenance: short text on its origin.
+    provenance: a few words on its origin.
   """
 
   name: str
@@ -110,12 +110,15 @@ def load_rule(rule: str | os.PathLike[str]) -> Rule:
 
   Returns:
     The rule.
+
+  Raises:
+    ValueError: if there is no such rule, or its file cannot be used.
   """
   store.check_variables()
   name = os.fspath(rule) if isinstance(rule, str | os.PathLike) else rule
   if not isinstance(name, str) or not name or '\0' in name:
     raise store.RuleFileError(
-      'a rule is the name of one, a file or the folder of a run, got '
+      'a rule must be a name, a file or the folder of a run, got '
       f'{fields.shorten(name)}'
     )
   if name in registry.known_names():

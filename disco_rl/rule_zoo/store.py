@@ -32,12 +32,18 @@ _CHUNK_BYTES = 1 << 16
 
 
 class RuleFileError(ValueError):
-  """Raised for rule files that cannot be found, read or used."""
+  """Raised for rule files that cannot be found, read or used.
+
+  Attributes:
+    is_user_facing: see `files.StorageError`.
+  """
+
+  is_user_facing = True
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleInfo:
-  """The manifest's entry of a rule.
+  """The entry of a rule in the manifest.
 
   Attributes:
     name: the rule's name.
@@ -57,9 +63,9 @@ class RuleInfo:
 
 
 def check_variables() -> None:
-  """Raises a `RuleFileError` for environment variables that lead nowhere.
+  """Raises a `RuleFileError` for environment variables with unusable folders.
 
-  Without it, another rule might be found than the one that was meant.
+  Otherwise, a rule of the same name might be loaded from another folder.
   """
   weights = os.environ.get(_WEIGHTS_VARIABLE)
   if weights and not pathlib.Path(weights).is_dir():
@@ -109,6 +115,9 @@ def find(name: str) -> pathlib.Path | None:
   Returns:
     The path, after verifying the checksum if the manifest has one; None if
     there is no such file.
+
+  Raises:
+    RuleFileError: if a file, except in the cache, has another checksum.
   """
   info = known_rules().get(name)
   file = info.file if info else f'{name}.npz'
@@ -118,9 +127,8 @@ def find(name: str) -> pathlib.Path | None:
       continue
     if info is None or _sha256(path) == info.sha256:
       return path
-    if (
-      folder != files.cache_folder()
-    ):  # A damaged download is downloaded again.
+    # A damaged file in the cache is downloaded again.
+    if folder != files.cache_folder():
       raise RuleFileError(
         f'{path} is not the published {name}: its SHA-256 is {_sha256(path)}, '
         f'not {info.sha256}. Remove it, or give it another name'
@@ -129,7 +137,7 @@ def find(name: str) -> pathlib.Path | None:
 
 
 def own_files() -> list[pathlib.Path]:
-  """Lists rule files in the folders that are not in the manifest."""
+  """Lists the rule files in all folders that the manifest does not list."""
   published = {info.file for info in known_rules().values()}
   found: dict[str, pathlib.Path] = {}
   for folder in _folders():
@@ -144,10 +152,13 @@ def fetch(name: str) -> pathlib.Path:
   """Finds the file of a rule, and downloads it into the cache if necessary.
 
   Args:
-    name: as in `find`.
+    name: see `find`.
 
   Returns:
     The path of the file.
+
+  Raises:
+    RuleFileError: if the name is unknown, or the file cannot be downloaded.
   """
   path = find(name)
   if path is not None:
@@ -186,10 +197,13 @@ def download(
 
   Returns:
     The path of the file.
+
+  Raises:
+    RuleFileError: if it cannot be downloaded, verified or written.
   """
   assert info.url is not None
   advice = (
-    f'download {info.url} by some other way and put it, as {info.file}, into '
+    f'download {info.url} in another way and put it, as {info.file}, into '
     f'a folder named by {_WEIGHTS_VARIABLE}'
   )
   logging.getLogger(__name__).info('downloading %s', info.url)
@@ -219,7 +233,7 @@ def download(
           file.write(chunk)
       if digest.hexdigest() != info.sha256:
         raise RuleFileError(
-          f'what {info.url} sent is not {info.name}: its SHA-256 is '
+          f'the file from {info.url} is not {info.name}: its SHA-256 is '
           f'{digest.hexdigest()}, not {info.sha256}. Try again; or {advice}'
         )
   except files.StorageError as error:
@@ -239,7 +253,7 @@ def download(
 
 
 def _folders() -> Iterator[pathlib.Path]:
-  """Yields the folders a rule may be in, in the order of lookup."""
+  """Yields the folders that are searched for rules, in order."""
   check_variables()
   named = os.environ.get(_WEIGHTS_VARIABLE)
   if named:
@@ -250,7 +264,7 @@ def _folders() -> Iterator[pathlib.Path]:
 
 
 def _is_file(path: pathlib.Path) -> bool:
-  """Returns whether there is a file, in a folder that may not be readable."""
+  """Returns whether a path is a file; False if its folder cannot be read."""
   try:
     return path.is_file()
   except OSError:

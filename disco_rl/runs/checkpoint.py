@@ -24,7 +24,13 @@ _FORMAT_KEY = '__format__'
 
 
 class CheckpointError(ValueError):
-  """Raised for checkpoints that cannot be saved, read or used."""
+  """Raised for checkpoints that cannot be saved, read or used.
+
+  Attributes:
+    is_user_facing: see `files.StorageError`.
+  """
+
+  is_user_facing = True
 
 
 def save(path: str | os.PathLike[str], tree: Any) -> None:
@@ -43,7 +49,7 @@ def check(tree: Any) -> None:
   """Raises a `CheckpointError` for a tree that cannot be saved.
 
   Args:
-    tree: its leaves should be arrays, numbers, strings and random keys.
+    tree: its leaves must be arrays, numbers, strings or random keys.
   """
   _arrays(tree)
 
@@ -60,6 +66,10 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
   Returns:
     The tree. Leaves are on the device, except those that are NumPy arrays,
     numbers or strings in `like`, which keep their type (also 64 bits).
+
+  Raises:
+    CheckpointError: if the file cannot be read, has another format number, or
+      another structure, shape or dtype than `like`.
   """
   path = pathlib.Path(path)
   try:
@@ -86,7 +96,7 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
   extra = sorted(set(arrays) - {name for name, _ in wanted})
   if missing or extra:
     raise CheckpointError(
-      f'{path} is of another structure: missing {missing[:3]}, not expected '
+      f'{path} has another structure: missing {missing[:3]}, not expected '
       f'{extra[:3]}. Was it made with other settings?'
     )
   leaves = [_restore(arrays[name], leaf, name, path) for name, leaf in wanted]

@@ -1,9 +1,9 @@
-"""Keeps compiled programs for later processes, safely with many processes.
+"""Caches compiled programs across processes, safely with many at once.
 
 JAX can cache compiled programs in a folder, but writes entries in place: a
-process may read an entry that another is still writing. So here no two
-processes write to the same folder. The common folder of a user has complete
-entries only; each process has a private folder in it, which it passes to JAX:
+process may read an entry that another is still writing. So no two processes
+write to the same folder here. The common folder of a user has complete entries
+only; each process has a private folder in it, which it passes to JAX:
 
   compiled/<machine>/jit_f-<hash>-cache     complete entries, of all processes
   compiled/<machine>/process-<random>/      hard links to them, and new ones
@@ -66,7 +66,7 @@ class _Cache:
     lock: a file in `private` that is locked while it is open.
     process: id of the process that may use it; children may not.
     max_bytes: size above which old entries are removed from `common`.
-    seen: modification times of both folders when all was published last.
+    seen: modification times of both folders at the last complete `publish`.
   """
 
   common: pathlib.Path
@@ -103,7 +103,7 @@ def enable(
   if getattr(jax.config, 'jax_compilation_cache_dir', None) is not None:
     return
   if not (folder or named or files.has_private_cache()):
-    return  # Programs that somebody else may have put there would be run.
+    return  # Another user could have put programs there.
   base = folder or named or files.cache_folder() / 'compiled'
   common = pathlib.Path(base).absolute() / _machine()
   try:
@@ -163,7 +163,7 @@ def common_folder() -> pathlib.Path | None:
 
 
 def _close() -> None:
-  """Publishes, and removes the private folder."""
+  """Publishes new entries, and removes the private folder."""
   global _cache
   publish()
   cache, _cache = _cache, None

@@ -1,9 +1,9 @@
-"""Standard output and error, neither of which is ever a reason to stop.
+"""Writes to standard output and error without ever failing.
 
-A stream that is closed, broken or full loses what is written to it, and the
-program goes on. Characters that its encoding lacks are replaced. `set_up` does
-this for a whole process, from its first line; `say` does it for one line, in
-the library, which leaves the streams of its user as they are.
+Text for a stream that is closed, broken or full is dropped, and the program
+goes on. Characters that its encoding lacks are replaced. `set_up` does this for
+all output of a process; `say` and `complain` do it for one line, in the
+library, which does not change the streams of its user.
 
 Nothing here needs JAX.
 """
@@ -19,7 +19,8 @@ from typing import Any, TextIO
 _NAMES = ('stdin', 'stdout', 'stderr')  # By file descriptor.
 _SECONDS_TO_DRAIN = 1.0
 _DEFAULT_WIDTH = 80
-# Errors after which a stream may work again, e.g. a log on a full disk.
+# Temporary errors, e.g. of a log on a full disk; after others, a stream is
+# redirected to /dev/null.
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EINTR)
 
 
@@ -27,11 +28,11 @@ class _Output(io.FileIO):
   """A file descriptor to which writing cannot fail."""
 
   def write(self, data: Any) -> int:
-    """Writes bytes, or drops them; returns how many are taken care of."""
+    """Writes or drops bytes; returns how many were written or dropped."""
     size = memoryview(data).nbytes
     try:
       written = super().write(data)
-      if written is None:  # It is full, and set not to wait.
+      if written is None:  # It is non-blocking, and full.
         select.select([], [self.fileno()], [], _SECONDS_TO_DRAIN)
         written = super().write(data)
     except OSError as error:
@@ -44,8 +45,8 @@ class _Output(io.FileIO):
 def set_up() -> None:
   """Makes the standard streams of this process unbreakable.
 
-  To be called first in a program. Descriptors that are closed are opened, since
-  the next file to be opened would get their number, and with it all output.
+  To be called first in a program. Closed descriptors are opened on /dev/null;
+  otherwise the next file that is opened would get their number, and the output.
   """
   for number, name in enumerate(_NAMES):
     if getattr(sys, name) is None:
@@ -58,17 +59,17 @@ def set_up() -> None:
 
 
 def say(text: str) -> None:
-  """Prints a line to the standard output, if that is possible."""
+  """Prints a line to the standard output; drops it if that fails."""
   write(sys.stdout, f'{text}\n')
 
 
 def complain(text: str) -> None:
-  """Prints a line to the standard error, if that is possible."""
+  """Prints a line to the standard error; drops it if that fails."""
   write(sys.stderr, f'{text}\n')
 
 
 def write(stream: TextIO | None, text: str) -> None:
-  """Writes text to a stream and flushes it, if that is possible.
+  """Writes text to a stream and flushes it; drops it if that fails.
 
   Args:
     stream: a stream, perhaps broken or closed; None for no stream.
@@ -84,7 +85,7 @@ def write(stream: TextIO | None, text: str) -> None:
 
 
 def can_show(stream: TextIO | None, text: str) -> bool:
-  """Returns whether a stream has the characters of a text."""
+  """Returns whether the encoding of a stream has all characters of a text."""
   encoding = getattr(stream, 'encoding', None) or 'utf-8'
   try:
     text.encode(encoding)
@@ -94,7 +95,7 @@ def can_show(stream: TextIO | None, text: str) -> bool:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-  """Returns whether a stream is a terminal; None for no stream."""
+  """Returns whether a stream is a terminal; False for None, no stream."""
   try:
     return stream is not None and stream.isatty()
   except (OSError, ValueError):
@@ -102,12 +103,12 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def can_rewrite(stream: TextIO | None) -> bool:
-  """Returns whether a stream is a terminal whose line can be written again."""
+  """Returns whether a stream is a terminal whose last line can be replaced."""
   return is_terminal(stream) and os.environ.get('TERM') != 'dumb'
 
 
 def width(stream: TextIO | None) -> int:
-  """Returns the number of columns of a terminal, or of a usual one."""
+  """Returns the columns of a terminal; `COLUMNS` or 80 if they are unknown."""
   columns = 0
   if stream is not None:
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -119,7 +120,7 @@ def width(stream: TextIO | None) -> int:
 
 
 def _unbreakable(number: int, old: TextIO | None) -> TextIO:
-  """Makes the stream of a descriptor, in the manner of the old one."""
+  """Makes a stream with the encoding and buffering of an old one, or None."""
   encoding = getattr(old, 'encoding', None) or 'utf-8'
   line_buffering = bool(getattr(old, 'line_buffering', True))
   with contextlib.suppress(OSError, ValueError):
@@ -135,7 +136,7 @@ def _unbreakable(number: int, old: TextIO | None) -> TextIO:
 
 
 def _to_nowhere(number: int) -> None:
-  """Makes a descriptor lose what is written to it, and read nothing."""
+  """Redirects a descriptor to /dev/null, in both directions."""
   with contextlib.suppress(OSError):
     null = os.open(os.devnull, os.O_RDWR)
     if null == number:

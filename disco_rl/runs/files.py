@@ -1,8 +1,7 @@
-"""Writes files whole or not at all."""
+"""Writes files atomically: whole or not at all."""
 
 from collections.abc import Callable, Iterator
 import contextlib
-import errno
 import io
 import os
 import pathlib
@@ -11,56 +10,25 @@ import tempfile
 from typing import Any, IO
 
 from disco_rl.runs import npz
+from disco_rl.runs import os_errors
 from disco_rl.runs import reading
 
-# Used together with the functions below.
+# For callers that both read and write.
 UnreadableFileError = reading.UnreadableFileError
 read_npz = npz.read
 
 CACHE_VARIABLE = 'DISCO_RL_CACHE'
 
-# Why a file cannot be written, in words.
-_REASONS = {
-  errno.EACCES: 'there is no permission to write there',
-  errno.EEXIST: 'there is a file of that name',
-  errno.EDQUOT: 'the disk quota is used up',
-  errno.EFBIG: 'it would be larger than files may be here',
-  errno.EIO: 'the disk reports an error',
-  errno.EISDIR: 'it is a folder',
-  errno.ELOOP: 'its symbolic links lead nowhere',
-  errno.EMFILE: 'too many files are open',
-  errno.ENAMETOOLONG: 'the name is too long',
-  errno.ENFILE: 'too many files are open',
-  errno.ENOENT: 'its folder does not exist',
-  errno.ENOSPC: 'the disk is full',
-  errno.ENOTDIR: 'a part of its path is a file, not a folder',
-  errno.EPERM: 'there is no permission to write there',
-  errno.EROFS: 'the file system is read-only',
-  errno.ESTALE: 'its folder does not exist any more',
-  errno.ETXTBSY: 'it is in use',
-}
-
 
 class StorageError(OSError):
-  """Raised if a file cannot be written; the message says which, and why.
+  """Raised if a file cannot be written; the message names it and the reason.
 
   Attributes:
-    is_user_facing: whether the message alone tells users what happened, so that
-      commands show no traceback.
+    is_user_facing: whether the message is written for users, so that commands
+      show it without a traceback.
   """
 
   is_user_facing = True
-
-
-def reason(error: OSError) -> str:
-  """Returns why a file cannot be written, in words.
-
-  Args:
-    error: the error of the operating system.
-  """
-  if error.errno in _REASONS:
-    return _REASONS[error.errno]
-  return (error.strerror or str(error)).lower()
 
 
 @contextlib.contextmanager
@@ -76,14 +44,14 @@ def storing(path: str | os.PathLike[str]) -> Iterator[None]:
     raise
   except OSError as error:
     raise StorageError(
-      f'cannot write {os.fspath(path)}: {reason(error)}'
+      f'cannot write {os.fspath(path)}: {os_errors.why_not_written(error)}'
     ) from error
 
 
 def cache_folder() -> pathlib.Path:
   """Returns the user's cache folder, which may not exist yet.
 
-  A user without a home has one among the temporary files, see
+  Without a home folder, it is a folder among the temporary files, see
   `has_private_cache`.
   """
   if os.environ.get(CACHE_VARIABLE):
@@ -95,12 +63,12 @@ def cache_folder() -> pathlib.Path:
 
 
 def has_private_cache() -> bool:
-  """Returns whether no other user can have made the cache folder."""
+  """Returns whether the cache folder is one that no other user can make."""
   return bool(os.environ.get(CACHE_VARIABLE)) or _cache_home() is not None
 
 
 def _cache_home() -> pathlib.Path | None:
-  """Returns the folder of all caches of a user; None without a home."""
+  """Returns the folder of all caches of a user; None without a home folder."""
   if os.environ.get('XDG_CACHE_HOME'):
     return pathlib.Path(os.environ['XDG_CACHE_HOME'])
   try:
@@ -110,14 +78,14 @@ def _cache_home() -> pathlib.Path | None:
 
 
 class _Part(io.FileIO):
-  """A file that will replace another, whose errors name that one."""
+  """A temporary file that will replace another, which its errors name."""
 
   def __init__(self, part: pathlib.Path, path: pathlib.Path):
     super().__init__(part, 'x+')
     self._path = path
 
   def write(self, data: Any) -> int:
-    """Writes bytes, perhaps not all; returns how many."""
+    """Writes bytes, perhaps not all of them; returns how many."""
     with storing(self._path):
       return super().write(data)
 
@@ -134,7 +102,7 @@ def atomic_writer(
   Args:
     path: path of the file.
     make_folder: whether to make its folder if it does not exist. Not for the
-      files of a run: its folder exists, unless somebody removed it.
+      files of a run, whose folder exists unless it was removed.
 
   Yields:
     The file, open for reading and writing bytes.
@@ -166,11 +134,11 @@ def atomic_writer(
 def append(
   path: str | os.PathLike[str], make_data: Callable[[bool], bytes]
 ) -> None:
-  """Appends to a file, all or nothing.
+  """Appends all or nothing to a file.
 
   Args:
     path: path of the file, made if it does not exist; its folder must exist.
-    make_data: returns the bytes, given whether the file is empty.
+    make_data: returns the bytes to append, given whether the file is empty.
 
   Raises:
     StorageError: if not all could be written; the file is as it was before.
@@ -182,7 +150,7 @@ def append(
       size = os.fstat(file).st_size
       left = memoryview(make_data(size == 0))
       try:
-        while left:  # A disk that fills up takes a part.
+        while left:  # A write may be partial, e.g. as the disk fills up.
           left = left[os.write(file, left) :]
         os.fsync(file)
       except OSError:
@@ -205,7 +173,7 @@ def remove_parts(folder: str | os.PathLike[str]) -> None:
 
 
 def _sync_folder(folder: pathlib.Path) -> None:
-  """Writes the names in a folder to the disk, where that is possible."""
+  """Flushes the entries of a folder to the disk, if that is possible."""
   with contextlib.suppress(OSError):
     descriptor = os.open(folder, os.O_RDONLY)
     try:

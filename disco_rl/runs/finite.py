@@ -13,7 +13,7 @@ class NonFiniteStateError(ArithmeticError):
 
   Attributes:
     array: path of the first array with NaN or infinity.
-    is_user_facing: whether the message alone tells users what happened.
+    is_user_facing: see `files.StorageError`.
   """
 
   is_user_facing = True
@@ -21,8 +21,8 @@ class NonFiniteStateError(ArithmeticError):
   def __init__(self, array: str):
     """Makes the message; see the attributes."""
     super().__init__(
-      f'{array} of the state is not finite, so that the state was not saved; '
-      'the checkpoint before, if there is one, is unchanged'
+      f'{array} of the state is not finite, so the state was not saved; the '
+      'previous checkpoint, if there is one, is unchanged'
     )
     self.array = array
 
@@ -32,8 +32,8 @@ def check(tree: Any, private: Set[str] = frozenset()) -> None:
 
   Args:
     tree: tree of arrays and numbers, on the host or on devices.
-    private: names of fields or entries that are not checked, with all that is
-      below them.
+    private: names of fields or entries that are not checked, nor anything below
+      them.
   """
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
     dtype = getattr(leaf, 'dtype', None)
@@ -54,7 +54,7 @@ def _names(path: Any) -> list[str]:
 
 
 def _is_finite(array: np.ndarray) -> bool:
-  # The sum of numbers is not finite if one of them is not. It needs no memory,
-  # unlike `isfinite`, which is asked only if a sum may have overflowed.
+  # A sum is non-finite if one of its terms is. Unlike `isfinite`, it needs no
+  # memory; `isfinite` decides if the sum may only have overflowed.
   with np.errstate(all='ignore'):
     return bool(np.isfinite(np.sum(array)) or np.isfinite(array).all())

@@ -13,7 +13,7 @@ from disco_rl.runs import loop
 
 
 class Periodic:
-  """Calls a function every so many steps, and at the end."""
+  """Calls a function at multiples of a number of steps, and at the end."""
 
   def __init__(
     self,
@@ -27,12 +27,12 @@ class Periodic:
     """Sets the period.
 
     Args:
-      every: steps between two calls, at multiples of it.
+      every: steps between two calls, which are made at its multiples.
       action: called with the number of steps done and the state.
       at_start: whether to call it when no steps are done, too.
       at_end: whether to call it when the run ends, too.
-      min_seconds: time between two calls, at least; the one at the end is made
-        anyway. For actions that take longer than many steps of a fast run.
+      min_seconds: least time between two calls, in seconds; the call at the end
+        is made anyway. For actions that take as long as many steps.
     """
     self._every = every
     self._action = action
@@ -44,7 +44,7 @@ class Periodic:
     self._last_call: int | None = None
 
   def start(self, done: int, state: Any) -> None:
-    """Stores the number of steps done before the run."""
+    """Stores the number of steps done; with `at_start`, calls the function."""
     self._done = done
     if self._at_start and done == 0:
       self._call(done, state)
@@ -68,7 +68,7 @@ class Periodic:
 
 
 class Pictures(Periodic):
-  """Draws every so many steps, at most twice a minute, and at the end."""
+  """Draws periodically, at most twice a minute, and at the end."""
 
   def __init__(self, every: int, draw: Callable[[], None]):
     """Sets the period.
@@ -83,7 +83,7 @@ class Pictures(Periodic):
     self._has_failed = False
 
   def _draw(self, done: int, state: Any) -> None:
-    """Draws; says once if that fails, which is no reason to stop."""
+    """Draws; the first failure is reported, and none stops the run."""
     del done, state
     try:
       self._draw_all()
@@ -96,7 +96,7 @@ class Pictures(Periodic):
 
 
 class Checkpoint(Periodic):
-  """Saves the state every so many steps, and at the end.
+  """Saves the state periodically, and at the end.
 
   A state that is not finite is not saved, and ends the run with a
   `finite.NonFiniteStateError`.

@@ -1,18 +1,21 @@
-"""Handles Ctrl-C and requests to terminate, without an exception anywhere.
+"""Handles Ctrl-C, SIGTERM and SIGHUP without raising inside running code.
 
 An exception in the middle of a compilation crashes the process, and one in the
 middle of a write loses work. So signals only set a flag that the run loop
 reads: it finishes its chunk, saves and stops.
 
-  - A command (`start_command`) ends at once until it calls `defer`, before it
-    writes its first file; afterwards a signal is a request. A second Ctrl-C
-    ends the process at once, which no file minds: they are replaced atomically.
-  - A run of the library (`of_run`) in the main thread is saved, too. Then the
-    signal is sent again, so that Ctrl-C raises `KeyboardInterrupt` there.
+  - A signal ends a command (`start_command`) at once until it calls `defer`,
+    before it writes its first file. Afterwards a signal requests a stop, and a
+    second Ctrl-C ends the process at once. Files stay intact, since they are
+    replaced atomically.
+  - In a run of the library (`of_run`) in the main thread, a signal requests a
+    stop, too. When the run is saved, the signal is sent again, so that Ctrl-C
+    raises `KeyboardInterrupt` there.
 
-Python runs its own handlers between two of its instructions, but compiling a
-program is one, and takes minutes. So a thread waits for the number of a signal,
-which Python writes to a pipe (`signal.set_wakeup_fd`) as soon as it arrives.
+Python calls signal handlers between two of its instructions, but compiling a
+program is a single one, which may take minutes. So a thread waits for the
+number of a signal, which Python writes to a pipe (`signal.set_wakeup_fd`) as
+soon as it arrives.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +32,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_CODE = 130
 
 _END = 0  # Ends the thread; no signal has this number.
-# Ctrl-C reaches a process twice if the program that started it sends it on.
+# One Ctrl-C arrives twice if a parent process forwards it, so a second one
+# counts only after this time.
 _SECONDS_BETWEEN_TWO = 0.1
 _STOPPING = (
   '\nStopping after the current work; press Ctrl-C again to stop at once.\n'
@@ -44,7 +48,7 @@ class Interrupts:
   """
 
   def __init__(self, *, ends_process: bool):
-    """Sets what signals do.
+    """Sets the effect of signals.
 
     Args:
       ends_process: whether this is a command: signals before `defer`, and a
@@ -90,14 +94,15 @@ class Interrupts:
       os.close(end)
 
   def defer(self) -> None:
-    """Makes the next signal a request, instead of the end of the process."""
+    """Makes signals request a stop, instead of ending the process."""
     self._is_deferred = True
 
   def raise_again(self) -> None:
-    """Sends the signal that was received again, after `stop`.
+    """Sends the received signal again, if there is one; called after `stop`.
 
     Raises:
-      KeyboardInterrupt: whatever its handler does: the run is not complete.
+      KeyboardInterrupt: if a signal was received, even if its handler returns:
+        the run is not complete.
     """
     if self.received is None:
       return
@@ -106,17 +111,17 @@ class Interrupts:
     raise KeyboardInterrupt
 
   def _may_handle(self, number: int) -> bool:
-    """Returns whether a signal is not somebody else's to handle."""
+    """Returns whether the handler of a signal may be replaced."""
     previous = signal.getsignal(number)
-    if previous is None:  # A handler that is not Python's.
+    if previous is None:  # It was not installed from Python.
       return False
-    # `nohup` ignores the end of a terminal. Shells ignore Ctrl-C for programs
-    # in the background, but one that is asked to stop should be saved.
+    # `nohup` ignores SIGHUP, which stays ignored. Shells ignore SIGINT for
+    # commands in the background, which should be saved if they receive it.
     is_ours = self._ends_process and number != signal.SIGHUP
     return previous != signal.SIG_IGN or is_ours
 
   def _handle(self, number: int, frame: Any) -> None:
-    """Does nothing in a command: the thread does it all."""
+    """Calls the previous handler for a second Ctrl-C in the library."""
     if self._ends_process or number != signal.SIGINT:
       return
     last, self._last_handled = self._last_handled, time.monotonic()
@@ -137,7 +142,7 @@ class Interrupts:
           os.write(self._previous_fd, numbers)
 
   def _receive(self, number: int) -> None:
-    """Handles a signal, in the thread."""
+    """Records a signal, or ends the process; called in the thread."""
     is_second = False
     if number == signal.SIGINT:
       last, self._last_seen = self._last_seen, time.monotonic()
@@ -150,13 +155,13 @@ class Interrupts:
 
 
 _command: Interrupts | None = None
-_of_library: Interrupts | None = None  # Of the run that is executed, if any.
+_of_library: Interrupts | None = None  # Of the current run, if any.
 
 
 def hold() -> None:
-  """Keeps signals waiting, also those of a program that replaces this one.
+  """Blocks signals, also for a program that replaces this one (`os.execve`).
 
-  They arrive when `start_command` has installed its handlers.
+  They are delivered when `start_command` has installed its handlers.
   """
   signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
@@ -170,29 +175,30 @@ def start_command() -> None:
 
 
 def defer() -> None:
-  """Makes signals requests from now on, if this process is a command."""
+  """Makes signals request a stop from now on, if this process is a command."""
   if _command is not None:
     _command.defer()
 
 
 def is_requested() -> bool:
-  """Returns whether the run that is executed should stop."""
+  """Returns whether a signal has requested that the current run stops."""
   active = _command or _of_library
   return active is not None and active.received is not None
 
 
 @contextlib.contextmanager
 def of_run(is_saved: bool) -> Iterator[Callable[[], bool]]:
-  """Makes signals requests within a block.
+  """Makes signals request a stop within a block.
 
-  After the block, a signal that the library received is sent again. Without a
-  command and outside the main thread, nothing is changed.
+  In the library, a signal that was received is sent again after the block.
+  Outside the main thread, the library leaves signals as they are.
 
   Args:
-    is_saved: whether the run has a folder, so that there is a point in it.
+    is_saved: whether the run has a folder; otherwise, the library leaves
+      signals as they are.
 
   Yields:
-    Whether to stop.
+    A function that returns whether to stop.
   """
   if _command is not None:
     command = _command
@@ -214,7 +220,7 @@ def of_run(is_saved: bool) -> Iterator[Callable[[], bool]]:
 
 
 def _print(text: str) -> None:
-  """Prints to the standard error, without waiting for anybody."""
+  """Prints to the standard error, unless that would block."""
   with contextlib.suppress(OSError, ValueError):
     if select.select([], [2], [], 0)[1]:
       os.write(2, text.encode())

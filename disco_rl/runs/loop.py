@@ -10,7 +10,7 @@ of metrics (`sinks.py`), and hooks are called (`hooks.py`), which save
 checkpoints, draw pictures or evaluate a rule.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import enum
@@ -22,7 +22,7 @@ from disco_rl.runs import metrics
 
 
 class Trainable(Protocol):
-  """Something that is trained in chunks of steps."""
+  """Training that advances in chunks of steps, as the run loop needs it."""
 
   def init(self) -> Any:
     """Makes the state before the first step."""
@@ -70,16 +70,6 @@ class DivergenceError(ArithmeticError):
     super().__init__(message)
     self.state = state
     self.rows = rows
-
-
-class HookError(RuntimeError):
-  """Raised when a hook cannot do its work, e.g. evaluate a rule.
-
-  Attributes:
-    is_user_facing: whether the message alone tells users what happened.
-  """
-
-  is_user_facing = True
 
 
 class Sink(Protocol):
@@ -151,7 +141,7 @@ def run(
     trainable: the trainable.
     state: its state, from `init` or a checkpoint; donated.
     total: steps in all, including those already done.
-    sinks: take the rows of each chunk, in this order.
+    sinks: called with the rows of each chunk, in this order.
     hooks: called after the sinks, in this order.
     should_stop: whether to stop; called before the first and after every chunk.
 
@@ -165,14 +155,12 @@ def run(
       stack.callback(sink.close)
     for hook in hooks:
       stack.callback(hook.close)
-    with _hook_errors():
-      for hook in hooks:
-        hook.start(done, state)
+    for hook in hooks:
+      hook.start(done, state)
     is_last = done >= total or should_stop()
     if is_last:
-      with _hook_errors():
-        for hook in hooks:
-          hook.advanced(done, state, is_last)
+      for hook in hooks:
+        hook.advanced(done, state, is_last)
     while not is_last:
       try:
         state, rows = trainable.advance(state, total)
@@ -185,22 +173,12 @@ def run(
       is_last = done >= total or error is not None or should_stop()
       for hook in hooks:
         try:
-          with _hook_errors():
-            hook.advanced(done, state, is_last)
+          hook.advanced(done, state, is_last)
         except finite.NonFiniteStateError:
-          # If it diverged, that is reported, and the checkpoint before stays.
+          # After a divergence, that is reported; the last checkpoint stays.
           if error is None:
             raise
   if error is not None:
     return Outcome(state, done, Reason.DIVERGED, error)
   reason = Reason.FINISHED if done >= total else Reason.INTERRUPTED
   return Outcome(state, done, reason)
-
-
-@contextlib.contextmanager
-def _hook_errors() -> Iterator[None]:
-  """Converts `ValueError`s, which have a message for users, to `HookError`."""
-  try:
-    yield
-  except ValueError as error:
-    raise HookError(str(error)) from error

@@ -1,11 +1,12 @@
-"""Tables of metrics: one row per chunk of iterations and seed.
+"""Writes and reads tables of metrics, one row per chunk and seed.
 
   iteration, seed, env_steps, episodes, average_return, average_length, ...
 
-`iteration` and `env_steps` are totals at the end of the chunk; all others are
-of the chunk alone. `average_return` is the mean over the episodes that ended in
-the chunk; see `average_returns` for longer spans. Whole rows are appended to
-CSV files, which can be read at any time, also after their writer was killed.
+`iteration` and `env_steps` are totals at the end of the chunk; all others
+describe the chunk alone. `average_return` is the mean over the episodes that
+ended in the chunk; see `average_returns` for longer spans. Whole rows are
+appended to CSV files, which can be read at any time, also after their writer
+was killed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from disco_rl.runs import reading
 Row = dict[str, float]
 
 _INTEGERS = ('iteration', 'seed', 'env_steps', 'episodes')
-# Tables of millions of rows; a run adds about 100 bytes per chunk and seed.
+# Larger tables are not read. A run writes about 100 bytes per chunk and seed.
 _MAX_BYTES = 1 << 30
 # How many of the last iterations a report averages over.
 LAST = 100
@@ -41,7 +42,7 @@ def summarize(
   """Summarises a chunk of iterations.
 
   Args:
-    metrics: from `Population.run`, name to [N, K].
+    metrics: from `Population.run`, name to [N, K] for N iterations.
     last_iteration: iterations done at the end of the chunk.
     seeds: the K seeds.
     env_steps_per_iteration: environment steps of one seed per iteration.
@@ -106,6 +107,9 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
 
   Returns:
     The rows, with NaN for empty fields.
+
+  Raises:
+    UnreadableFileError: if it is not such a table.
   """
   path = pathlib.Path(path)
   if not path.exists():
@@ -122,7 +126,9 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
       _parse_row(columns, row, number) for number, row in enumerate(table, 2)
     ]
   except (csv.Error, ValueError) as error:
-    raise ValueError(f'{path} is not a table of metrics: {error}') from None
+    raise reading.UnreadableFileError(
+      f'{path} is not a table of metrics: {error}'
+    ) from None
 
 
 def curves(
@@ -250,7 +256,7 @@ def _parse_row(columns: list[str], row: list[str], number: int) -> Row:
     except ValueError:
       raise ValueError(
         f'line {number}: {name} is {fields.shorten(text)}, which is not a '
-        'number that it can be'
+        'valid number'
       ) from None
   return parsed
 

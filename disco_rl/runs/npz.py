@@ -1,9 +1,8 @@
-"""Reads npz files: arrays only, no larger than they are, with checksums.
+"""Reads npz files: only arrays, within limits, after verifying checksums.
 
-Headers are read before anything is allocated. Members must be stored as they
-are, as `numpy.savez` does, or be compressed to not too little; the arrays of
-one file are then no larger than the file itself, or than a limit. Nothing is
-unpickled.
+Sizes are checked before anything is allocated. Members must be uncompressed,
+as `numpy.savez` writes them, so that arrays are no larger than their file; or
+compressed from at most 256 MiB in all. Nothing is unpickled.
 """
 
 import ast
@@ -18,13 +17,13 @@ import numpy as np
 
 from disco_rl.runs import reading
 
-# All arrays of a compressed file together.
+# Limit on the bytes of all compressed arrays of a file, uncompressed.
 _MAX_UNPACKED = 1 << 28
 _MAX_HEADER = 10_000
 _MAX_MEMBERS = 100_000
 _CHUNK = 1 << 20
 
-# Other descriptions have old meanings, of which NumPy warns.
+# NumPy warns about other descriptions, which are deprecated.
 _DTYPE = re.compile(r'[<>|=]?[?biufcmMOSUV]\d{0,9}(\[\w{1,8}\])?')
 # Length of the last record of an archive, which the comment follows.
 _END_BYTES = 22
@@ -32,7 +31,7 @@ _MAGIC = b'\x93NUMPY'
 # Version of a header to the number of bytes of its length.
 _LENGTH_BYTES = {(1, 0): 2, (2, 0): 4}
 
-# What zipfile raises for damaged files.
+# Errors that zipfile raises for damaged files.
 _ZIP_ERRORS = (
   EOFError,
   IndexError,
@@ -76,7 +75,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def is_archive(path: str | os.PathLike[str]) -> bool:
-  """Returns whether an ordinary file is a zip archive."""
+  """Returns whether a file is a zip archive; raises as `read` does."""
   with reading.open_file(path) as (file, _):
     return zipfile.is_zipfile(file)
 
@@ -108,23 +107,25 @@ def read_comments(path: str | os.PathLike[str]) -> tuple[bytes, bytes]:
 
 def _damaged(error: Exception) -> reading.UnreadableFileError:
   """Makes the error for a file that zipfile cannot read."""
-  # Places in damaged files lead to errors of the system that explain nothing.
+  # Wrong offsets in damaged files cause system errors, which explain nothing.
   why = '' if isinstance(error, OSError) else f' ({error})'[:120]
   return reading.UnreadableFileError(f'it is damaged or no npz file{why}')
 
 
 def _check_end(file: IO[bytes], size: int, comment: bytes) -> None:
-  """Checks that a comment, at the end of a file, is as long as it claims."""
+  """Checks that an archive ends with its comment, of the recorded length."""
   file.seek(max(0, size - len(comment) - _END_BYTES))
   end = file.read(_END_BYTES)
   if end[:4] != b'PK\5\6' or end[-2:] != len(comment).to_bytes(2, 'little'):
-    raise reading.UnreadableFileError('it is cut short, or continues')
+    raise reading.UnreadableFileError(
+      'it is cut short, or has more data at its end'
+    )
 
 
 def _check_members(
   archive: zipfile.ZipFile, size: int
 ) -> dict[str, zipfile.ZipInfo]:
-  """Checks what a file says of its members; returns them by name."""
+  """Checks the listed members and their sizes; returns them by name."""
   members: dict[str, zipfile.ZipInfo] = {}
   infos = archive.infolist()
   if len(infos) > _MAX_MEMBERS:
@@ -160,7 +161,7 @@ def _check_members(
 def _read_member(
   archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
 ) -> np.ndarray:
-  """Reads one array, after its checksum."""
+  """Reads one array; its checksum is verified before it is parsed."""
   content = bytearray(info.file_size)
   with archive.open(info) as member:
     _read_into(member, content, name)

@@ -62,7 +62,7 @@ def from_plain(plain: Any) -> Any:
 
 
 def is_plain(value: Any) -> bool:
-  """Returns whether `to_plain` loses nothing of a value.
+  """Returns whether `to_plain` converts a value without loss.
 
   Args:
     value: a tree of settings.

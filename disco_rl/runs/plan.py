@@ -21,8 +21,8 @@ from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
 
 _NO_REPLAY = (
-  'the replay is not part of the checkpoint (--checkpoint-replay never), and '
-  'is filled again'
+  'the replay is not part of the checkpoint (--checkpoint-replay never; in '
+  "Python: settings={'checkpoint_replay': 'never'}), and is filled again"
 )
 
 
@@ -58,7 +58,7 @@ class Plan(abc.ABC):
       origins: path of a setting to the origin of its value, without defaults.
       needs_objects: whether Python objects replace parts of the request, so
         that the command cannot make the same run from `config.json`.
-      **facts: further entries.
+      **facts: further entries of `config.json`.
     """
     self.settings = settings
     is_plain = plain_settings.is_plain(self.request['settings'])
@@ -91,21 +91,21 @@ class Plan(abc.ABC):
       trainable: from `make_trainable`.
       rows: rows of metrics so far, to which the run appends.
       folder: folder for the results.
-      before_print: to be called before printing a line.
+      before_print: must be called before a line is printed.
     """
 
   @abc.abstractmethod
   def describe_rows(
     self, rows: list[metrics.Row]
   ) -> tuple[str, Mapping[str, float]]:
-    """Summarises rows for the progress bar, see `sinks.Progress`."""
+    """Summarises rows for the progress bar; `describe` of `sinks.Progress`."""
 
   def check_buildable(self) -> None:
     """Builds everything once, to detect errors."""
     self.make_trainable().close()
 
   def prepare(self, trainable: Any, state: Any) -> None:  # noqa: B027
-    """Builds what else the run needs, before its folder is made.
+    """Builds everything else that the run needs, before its folder is made.
 
     Args:
       trainable: from `make_trainable`.
@@ -136,7 +136,7 @@ class Plan(abc.ABC):
     """
 
   def check_resumable(self, folder: run_folder.RunFolder) -> None:
-    """Raises a `ValueError` if the run in a folder is another one.
+    """Raises a `ValueError` if the run in a folder is not this one.
 
     Args:
       folder: folder of the run.
@@ -245,11 +245,12 @@ class Plan(abc.ABC):
       else:
         state = trainable.init()
       done = trainable.done(state)
+      rows = metrics.read_csv(folder.metrics_path)
       note = resuming.check(
         folder,
-        metrics.read_csv(folder.metrics_path),
+        rows,
         done if has_state else None,
-        resuming.Rhythm(
+        resuming.Periods(
           unit=self.unit,
           total=_recorded_steps(folder),
           chunk_size=self.settings.get('chunk_size', 1),
@@ -258,12 +259,13 @@ class Plan(abc.ABC):
       )
       if done > self.settings.steps:
         raise ValueError(
-          f'{folder.path} is at {self.unit} {done} already, after '
-          f'{self.settings.steps}'
+          f'{folder.path} is at {self.unit} {done} already, beyond the '
+          f'{self.settings.steps} of this run: ask for more (--steps; in '
+          'Python: num_iterations or num_updates)'
         )
       self.prepare(trainable, state)  # Before anything is changed.
       folder.write_config(self.config)
-      rows = folder.cut_metrics(done)
+      rows = folder.cut_table(folder.metrics_path, rows, done)
       self.resumed(folder, done)
       run = self._run(trainable, state, rows, folder, show_progress)
       is_empty = done and self._leaves_out_replay()
@@ -274,7 +276,7 @@ class Plan(abc.ABC):
       raise
 
   def _leaves_out_replay(self) -> bool:
-    """Returns whether there is a replay that is not part of checkpoints."""
+    """Returns whether the run has a replay that its checkpoints leave out."""
     if self.settings.get('checkpoint_replay') != 'never':
       return False
     sizes = self.settings.batching
@@ -307,7 +309,7 @@ class Plan(abc.ABC):
 
 
 def _recorded_steps(folder: run_folder.RunFolder) -> int:
-  """Returns the number of steps that a run was last made for."""
+  """Returns the total steps with which a run was last started or resumed."""
   steps = folder.config['settings'].get('steps')
   field = fields.Field(int, low=1, high=fields.MAX_COUNT)
   return fields.check(field, f'steps in {folder.path}/config.json', steps)
@@ -330,8 +332,9 @@ def request_of_folder(
   config_entries.check(folder.path, config)
   if not (config['is_by_name'] or is_complete):
     raise run_folder.RunFolderError(
-      f'{folder.path} was made in Python, from objects that have no name: call '
-      'the function that made it again, with resume=True'
+      f'{folder.path} was made in Python, from objects that have no name, so '
+      'its folder alone is not enough: to resume it, repeat the call that made '
+      'it, with resume=True'
     )
   request = dict(config['request'])
   if steps is not None:

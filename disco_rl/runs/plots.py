@@ -16,7 +16,7 @@ from disco_rl.runs import metrics
 
 Rows = Sequence[Mapping[str, float]]
 
-# Characters of `sparkline`, and those for terminals that lack them.
+# Characters of `sparkline`, and their ASCII replacements.
 SPARKS = '▁▂▃▄▅▆▇█'
 ASCII_SPARKS = '_.-=*#'
 
@@ -26,8 +26,7 @@ _NAMES = dict(
   iteration='iteration',
 )
 
-
-# Those of matplotlib that need no other program.
+# Formats that matplotlib writes without another program.
 _FORMATS = frozenset(
   ('eps', 'jpeg', 'jpg', 'pdf', 'png', 'ps', 'svg', 'tif', 'tiff', 'webp')
 )
@@ -165,7 +164,7 @@ def grid(
 
 
 def save(figure: Any, path: str | os.PathLike[str]) -> None:
-  """Writes a figure atomically, in the format that the file's name ends in.
+  """Writes a figure atomically, in the format of the file's extension.
 
   Args:
     figure: a matplotlib figure.
@@ -185,7 +184,7 @@ def check_path(path: str | os.PathLike[str]) -> None:
   """Raises a `ValueError` for a file that no picture can be written to.
 
   Args:
-    path: path of the file; its name ends in a format of matplotlib.
+    path: path of the file, whose extension must be a format of matplotlib.
   """
   from matplotlib.backends import backend_agg
 
@@ -227,8 +226,8 @@ def _new_figure(height: float = 4.2) -> Any:
 def _import_figure() -> Any:
   """Imports `matplotlib.figure`.
 
-  Without a folder for its settings it uses a temporary one, which is fine, and
-  complains at length, which is not.
+  Suppresses the long warning that it logs if it has no folder for its settings
+  and uses a temporary one.
   """
   logger = logging.getLogger('matplotlib')
   level = logger.level

@@ -1,4 +1,4 @@
-"""A progress bar: one line on a terminal, a line per minute elsewhere."""
+"""Shows progress: a bar on a terminal, and one line per minute elsewhere."""
 
 import math
 import sys
@@ -9,10 +9,10 @@ from disco_rl.runs import console
 
 _WIDTH = 24
 _LEAST_BAR = 4
-_LINE_WIDTH = 500  # Of a file.
-_LEAST_FOR_TEXT = 12  # Columns beside bar and count, for anything else.
+_LINE_WIDTH = 500  # Elsewhere than on a terminal.
+_LEAST_FOR_TEXT = 12  # Columns that are kept free for further text.
 _SECONDS_BETWEEN_LINES = 60.0
-# Full and empty, and what replaces them where the encoding lacks them.
+# Marks of steps done and left, and their ASCII replacements.
 _MARKS = ('█', '·')
 _ASCII_MARKS = ('#', '.')
 

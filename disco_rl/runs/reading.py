@@ -1,4 +1,4 @@
-"""Reads files that may lie: within bounds, and nothing is ever executed.
+"""Reads untrusted files within size limits, and executes nothing.
 
 Every function checks that a path leads to an ordinary file (not to a device or
 a pipe, which might never end), and reads no more than the file holds.
@@ -27,7 +27,13 @@ _KINDS = {
 
 
 class UnreadableFileError(ValueError):
-  """Raised for files that are damaged or have another format."""
+  """Raised for files that are damaged or have another format.
+
+  Attributes:
+    is_user_facing: see `files.StorageError`.
+  """
+
+  is_user_facing = True
 
 
 @contextlib.contextmanager
@@ -41,7 +47,7 @@ def open_file(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
     The file, and its size in bytes.
 
   Raises:
-    UnreadableFileError: if it cannot be opened, or is no ordinary file.
+    UnreadableFileError: if it cannot be opened, or is not an ordinary file.
   """
   try:
     # A pipe without a writer would block.
@@ -75,7 +81,7 @@ def read_text(
     Its contents.
 
   Raises:
-    UnreadableFileError: if it cannot be read, or is no text.
+    UnreadableFileError: if it cannot be read, or is not a text.
   """
   with open_file(path) as (file, size):
     if size > max_bytes:
@@ -100,7 +106,7 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes) -> dict[str, Any]:
-  """Parses JSON that is an object, not deep, and without a name twice.
+  """Parses JSON: one object, of limited depth, without repeated names.
 
   Args:
     text: the JSON.
@@ -120,7 +126,7 @@ def parse_json(text: str | bytes) -> dict[str, Any]:
   except ValueError as error:
     raise UnreadableFileError(f'it is not JSON ({error})'[:200]) from None
   if not isinstance(parsed, dict):
-    raise UnreadableFileError('it is not a group of entries, {...}')
+    raise UnreadableFileError('it is not a JSON object, {...}')
   level: list[Any] = [parsed]
   for _ in range(_MAX_DEPTH):
     level = [inner for node in level for inner in _children(node)]

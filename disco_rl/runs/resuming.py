@@ -1,17 +1,17 @@
-"""Decides what a run is resumed from.
+"""Checks whether a run can be resumed from its checkpoint.
 
-The rule: the state (`state.npz`) decides. Rows of metrics after it are computed
-again, and rows up to it must confirm it.
+A run is resumed from its state (`state.npz`). Rows of metrics after it are
+computed again, and rows up to it must be consistent with it:
 
-  - A row is written before the checkpoint of the same step, and a later row
-    after it. So the state is at a row, and at or after the last checkpoint that
-    was due before the last row. Otherwise it is older than the run, or was
-    changed, and nothing is resumed.
-  - Without a state, a run begins again if no checkpoint was due: it was killed
-    before its first one. Otherwise the state was removed, and nothing is
-    resumed.
+  - The row of a step is written before its checkpoint, and the next row after
+    it. So there is a row at the state's step, and no checkpoint was due between
+    the state and the last row. Otherwise the state is older than the run, or
+    was changed, and the run is not resumed.
+  - Without a state, a run starts from the beginning if no checkpoint was due:
+    it was killed before its first one. Otherwise the state was removed, and the
+    run is not resumed.
   - Without any rows, the state alone is trusted. Rows that are missing before
-    the state do not matter to it. Both are said.
+    the state are not needed. Both are reported in a note.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from disco_rl.runs import run_folder
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Rhythm:
-  """When a run writes what, in steps.
+class Periods:
+  """The periods at which a run writes rows and checkpoints, in steps.
 
   Attributes:
     unit: name of a step, e.g. `'iteration'`.
-    total: steps in all, as far as its `config.json` says.
-    chunk_size: steps between two rows, at most.
-    checkpoint_every: steps between two checkpoints, at multiples of it.
+    total: steps in all, according to its `config.json`.
+    chunk_size: largest number of steps between two rows.
+    checkpoint_every: steps between two checkpoints, made at its multiples.
   """
 
   unit: str
@@ -42,31 +42,31 @@ def check(
   folder: run_folder.RunFolder,
   rows: Sequence[metrics.Row],
   done: int | None,
-  rhythm: Rhythm,
+  periods: Periods,
 ) -> str:
-  """Checks that a state and the rows of metrics are of the same run.
+  """Checks that a state and the rows of metrics belong to the same run.
 
   Args:
     folder: folder of the run.
     rows: all its rows of metrics.
     done: steps done in the state; None if there is no state.
-    rhythm: when the run writes what.
+    periods: periods of rows and checkpoints.
 
   Returns:
-    What the user should know: one sentence, or nothing.
+    A note for the user, in one sentence; empty if there is nothing to report.
 
   Raises:
-    RunFolderError: if they are not.
+    RunFolderError: if they do not, or if the state is missing.
   """
   ends = sorted({int(row['iteration']) for row in rows})
-  due = _last_due(ends, rhythm.checkpoint_every)
+  due = _last_due(ends, periods.checkpoint_every)
   if done is None:
-    return _check_without_state(folder, ends, due, rhythm)
-  where, unit = folder.state_path, rhythm.unit
-  if not 0 <= done <= rhythm.total:
+    return _check_without_state(folder, ends, due, periods)
+  where, unit = folder.state_path, periods.unit
+  if not 0 <= done <= periods.total:
     raise run_folder.RunFolderError(
       f'{where} is at {unit} {done}, which is impossible in a run of '
-      f'{rhythm.total}: the file was changed, or is of another run'
+      f'{periods.total}: the file was changed, or is of another run'
     )
   if not ends:
     return _without_rows(folder, done, unit)
@@ -74,15 +74,15 @@ def check(
     raise run_folder.RunFolderError(
       f'{where} is older than the run: it is at {unit} {done}, but '
       f'metrics.csv shows a checkpoint of {unit} {due}. Restore the newer one; '
-      f'or remove metrics.csv, to go on from {unit} {done}'
+      f'or remove metrics.csv, to resume from {unit} {done}'
     )
   if done and done not in ends:
     raise run_folder.RunFolderError(
-      f'{where} is at {unit} {done}, of which metrics.csv has no row: one of '
+      f'{where} is at {unit} {done}, for which metrics.csv has no row: one of '
       'the two was changed or replaced. Restore it; or remove metrics.csv, to '
-      'go on from the state'
+      'resume from the state'
     )
-  missing = _first_missing(rows, done, rhythm.chunk_size)
+  missing = _first_missing(rows, done, periods.chunk_size)
   if missing is None:
     return ''
   return (
@@ -92,20 +92,20 @@ def check(
 
 
 def _check_without_state(
-  folder: run_folder.RunFolder, ends: list[int], due: int, rhythm: Rhythm
+  folder: run_folder.RunFolder, ends: list[int], due: int, periods: Periods
 ) -> str:
-  """Returns what to say of a run without a checkpoint, if it never had one."""
+  """Returns the note for a run that never had a checkpoint, or raises."""
   if due or folder.shows_checkpoint():
-    at = f' of {rhythm.unit} {due}' if due else ''
+    at = f' of {periods.unit} {due}' if due else ''
     raise run_folder.RunFolderError(
       f'{folder.state_path} is missing: the run made a checkpoint{at}, and '
-      'would begin again without it. Restore the file; or start a new run in '
-      'its folder (--overwrite)'
+      'would start from the beginning without it. Restore the file; or remove '
+      'the run (in the command: --overwrite) and start a new one'
     )
-  lost = f', after {rhythm.unit} {ends[-1]}' if ends else ''
+  lost = f', after {periods.unit} {ends[-1]}' if ends else ''
   return (
     f'{folder.path} was stopped before its first checkpoint{lost}: the run '
-    'begins again'
+    'starts from the beginning'
   )
 
 
@@ -141,7 +141,7 @@ def _first_missing(
   Args:
     rows: all rows.
     done: steps up to which there should be rows.
-    chunk_size: steps between two rows, at most.
+    chunk_size: largest number of steps between two rows.
   """
   seeds_at: dict[int, set[float]] = {}
   for row in rows:

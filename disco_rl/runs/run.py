@@ -26,7 +26,7 @@ class Run:
     bar: the progress bar.
     describe: summarises rows for the bar, see `sinks.Progress`.
     hooks: the hooks, see `loop.run`.
-    note: what the user should know before it goes on; empty for nothing.
+    note: a note for the user on how it was resumed; empty for none.
   """
 
   trainable: loop.Trainable
@@ -52,8 +52,8 @@ class Run:
       The outcome; the state of this object is donated.
 
     Raises:
-      KeyboardInterrupt: after Ctrl-C, when the run is saved; except in a
-        command, whose outcome says so, see `interrupts.of_run`.
+      KeyboardInterrupt: after Ctrl-C, when the run is saved. In a command, the
+        outcome is `INTERRUPTED` instead, see `interrupts.of_run`.
     """
     all_sinks: list[loop.Sink] = [sinks.Rows(self.rows)]
     if self.folder is not None:
@@ -91,15 +91,15 @@ def check_same_settings(
 
   Args:
     recorded: the settings in its `config.json`.
-    now: the settings that are resolved from its request now.
+    now: the settings that its request resolves to now.
   """
   before, after = _flatten(recorded), _flatten(now)
   updates = 'agent.optimizer.total_updates'
   if before.get(updates) != after.get(updates):
     raise ValueError(
-      'the learning rate of this run ends with its steps, so that it cannot be '
-      f'resumed for more; to make that possible, set {updates} when a run '
-      'begins'
+      'the learning-rate schedule of this run ends with its last step, so it '
+      'cannot be resumed for another number of steps; to allow that, set '
+      f'{updates} when a run is started'
     )
   changed = [
     f'{name} was {before.get(name)!r}, is {after.get(name)!r}'
@@ -108,8 +108,9 @@ def check_same_settings(
   ]
   if changed:
     raise ValueError(
-      'the run was made with other settings, by another version or an edited '
-      f'config.json: {"; ".join(changed[:5])}'
+      'the run was made with other settings (by other arguments, by another '
+      'version, or config.json was edited since): '
+      f'{"; ".join(changed[:5])}'
     )
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: its settings, its metrics, its state.
+"""Manages the folder of a run: its settings, metrics and state.
 
   config.json    the request, and all settings that are resolved from it
   metrics.csv    the table of metrics, see `metrics.py`
@@ -14,6 +14,7 @@ Files are replaced atomically or grow by whole rows, so that a process may be
 killed at any time. Only one process at a time can write to a folder.
 """
 
+from collections.abc import Sequence
 import contextlib
 import errno
 import fcntl
@@ -50,14 +51,14 @@ _FILES = (
 )
 
 
-# Those that are written after a checkpoint only.
+# Files that are only written after a checkpoint.
 _AFTER_CHECKPOINT = (
   *('curve.png', 'returns.png', 'rewards.png', 'training.png'),
   'params_*.npz',
 )
 
 # Locked by the process that writes to the folder; the system unlocks it when
-# that process ends, in whatever way.
+# that process ends, even if it is killed.
 _LOCK = '.lock'
 
 
@@ -112,13 +113,13 @@ class RunFolder:
     folder = cls(path, config, _lock(path))
     try:
       if not overwrite:
-        # Another process may have been faster, and have finished already.
+        # Another process may have made a run here before the lock was taken.
         _check_empty(path)
       with files.storing(path):
         folder._remove_run()
       folder.write_config(config)
     except BaseException:
-      if is_new:  # Nothing is left of a run that could not start.
+      if is_new:  # A run that could not start leaves nothing behind.
         folder._remove_empty()
       folder.close()
       raise
@@ -137,7 +138,7 @@ class RunFolder:
     path = pathlib.Path(path)
     config = read_config(path)
     folder = cls(path, config, _lock(path))
-    files.remove_parts(path)  # Of a process that was killed while writing.
+    files.remove_parts(path)  # Left by a process killed while writing.
     return folder
 
   @classmethod
@@ -148,7 +149,7 @@ class RunFolder:
       path: path of the folder. Another process may write to it.
 
     Returns:
-      The folder, to which nothing must be written.
+      The folder, to which the caller must not write.
     """
     return cls(pathlib.Path(path), read_config(path), None)
 
@@ -171,7 +172,7 @@ class RunFolder:
       found = os.stat(self.path / _LOCK)
     except OSError as error:
       if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
-        return  # Writing will say why it fails, if it does.
+        return  # If the folder cannot be used, writing reports why.
     else:
       if os.path.samestat(found, os.fstat(self._lock.fileno())):
         return
@@ -222,7 +223,7 @@ class RunFolder:
         path.unlink(missing_ok=True)
 
   def shows_checkpoint(self) -> bool:
-    """Returns whether there are files that follow the first checkpoint."""
+    """Returns whether files show that there was a checkpoint."""
     return any(
       next(self.path.glob(pattern), None) for pattern in _AFTER_CHECKPOINT
     )
@@ -234,22 +235,22 @@ class RunFolder:
     with files.atomic_writer(self.path / 'config.json') as file:
       file.write(text.encode())
 
-  def cut_metrics(self, last_iteration: int) -> list[metrics.Row]:
+  def cut_table(
+    self,
+    path: pathlib.Path,
+    rows: Sequence[metrics.Row],
+    last_iteration: int,
+  ) -> list[metrics.Row]:
     """Removes the rows after a checkpoint, which will be computed again.
 
     Args:
+      path: path of a table of this run, which may not exist.
+      rows: its rows.
       last_iteration: iteration of the checkpoint.
 
     Returns:
       The remaining rows.
     """
-    return self.cut_table(self.metrics_path, last_iteration)
-
-  def cut_table(
-    self, path: pathlib.Path, last_iteration: int
-  ) -> list[metrics.Row]:
-    """Does the same as `cut_metrics` for another table of this run."""
-    rows = metrics.read_csv(path)
     kept = [row for row in rows if row['iteration'] <= last_iteration]
     if path.exists():
       with files.atomic_writer(path) as file:
@@ -263,7 +264,7 @@ class RunFolder:
       self.path.rmdir()
 
   def _remove_run(self) -> None:
-    """Removes the files of a run, and no others; the state last."""
+    """Removes the files of a run, the state last, and no other files."""
     for pattern in _FILES:
       for path in self.path.glob(pattern):
         path.unlink(missing_ok=True)
@@ -283,8 +284,8 @@ def check_free(path: str | os.PathLike[str]) -> None:
   """Raises a `RunFolderError` if a folder already holds a run."""
   if holds_run(path):
     raise RunFolderError(
-      f'{path} already holds a run. Resume it (--resume {path}, or '
-      'resume=True), choose another folder, or remove it (in the command: '
+      f'{path} already holds a run: resume it (--resume {path}; in Python: '
+      'resume=True), choose another folder, or remove the run (in the command: '
       '--overwrite)'
     )
 

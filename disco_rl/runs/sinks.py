@@ -23,7 +23,7 @@ class Rows:
 
 
 class Guard:
-  """Checks, before rows are written, that they can be."""
+  """Calls a check before rows are written; goes before the sink of a file."""
 
   def __init__(self, check: Callable[[], None]):
     """Sets the check, which raises an error to stop the run."""

@@ -32,7 +32,7 @@ def test_evaluations_are_compared(tmp_path, capsys):
   assert capsys.readouterr().out.count('actor_critic') == 2
   assert out.read_bytes()[:4] == b'\x89PNG'
   assert main.main(arguments) == 2
-  assert 'say --overwrite' in capsys.readouterr().err
+  assert 'replace it with --overwrite' in capsys.readouterr().err
 
 
 def test_what_is_no_run_is_refused(tmp_path, capsys):
@@ -40,7 +40,7 @@ def test_what_is_no_run_is_refused(tmp_path, capsys):
   assert 'holds no run' in capsys.readouterr().err
   _write_config(tmp_path, command='rules')
   assert main.main(['compare', str(tmp_path), '--out=x.png']) == 2
-  assert 'is no run of disco-rl eval' in capsys.readouterr().err
+  assert 'is not a run of disco-rl eval' in capsys.readouterr().err
   _write_config(tmp_path, command='eval')
   assert main.main(['compare', str(tmp_path), '--out=x.png']) == 2
   assert 'has no metrics yet' in capsys.readouterr().err

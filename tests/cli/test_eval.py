@@ -288,7 +288,10 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
       # A cosine that ended would have to rise again.
       resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
       assert main.main(resume) == 2
-      assert 'ends with its steps' in capsys.readouterr().err
+      assert (
+        'schedule of this run ends with its last step'
+        in capsys.readouterr().err
+      )
 
 
 def test_a_run_is_not_overwritten_unless_told_to(whole_run, tmp_path, capsys):

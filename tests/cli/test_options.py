@@ -43,7 +43,7 @@ def test_options_that_collect_values_may_be_repeated():
 @pytest.mark.parametrize(
   ('words', 'message'),
   [
-    (['eval', '--overwrite'], '--overwrite goes with --out'),
+    (['eval', '--overwrite'], '--overwrite needs --out'),
     (['eval', '--resume=x', '--overwrite'], '--overwrite cannot be changed'),
     (['eval', '--resume=x', '--set=a=1'], '--set cannot be changed'),
     (['eval', '--devices=-1'], 'devices must be a whole number of at least 0'),

@@ -97,8 +97,8 @@ def test_what_is_refused_changes_nothing():
 @pytest.mark.parametrize(
   ('assignment', 'message'),
   [
-    ('steps', "--set wants name=value, got 'steps'"),
-    ('=3', "--set wants name=value, got '=3'"),
+    ('steps', "--set must be name=value, got 'steps'"),
+    ('=3', "--set must be name=value, got '=3'"),
     ('agent=1', 'agent is a group of settings and cannot be set as a whole: l'),
     ('agent.net.record=1', 'agent.net.record is a group of settings and canno'),
     ('steps.x=1', 'steps has no settings below it'),

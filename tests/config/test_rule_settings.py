@@ -43,7 +43,11 @@ def test_what_was_saved_is_accepted(recorded):
     ('update_rule.num_bins', 10**9, 'num_bins must be a whole number between'),
     ('update_rule.moving_average_decay', 2, 'decay must be a number'),
     ('update_rule.other', 1, 'unknown setting .*update_rule.other'),
-    ('update_rule.net', [], 'agent.update_rule.net is .*of another kind'),
+    (
+      'update_rule.net',
+      [],
+      r'agent\.update_rule\.net must be a group of settings, got',
+    ),
     ('update_rule.net.name', 'gru', 'net.name must be one of lstm'),
     ('update_rule.net.name', KeyError, 'net.name must be one of lstm'),
     ('update_rule.net.hidden_size', KeyError, 'net.hidden_size is missing'),

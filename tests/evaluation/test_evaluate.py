@@ -139,7 +139,9 @@ def test_a_finished_run_is_resumed_for_more_steps_only(whole, tmp_path):
   _check_same_rows(_evaluate(out=out, resume=True), whole[1], checkpoint=8)
   # Nothing is left to do, and nothing changes.
   _check_same_rows(_evaluate(out=out, resume=True), whole[1], checkpoint=16)
-  with pytest.raises(ValueError, match='is at iteration 16 already, after 8'):
+  with pytest.raises(
+    ValueError, match='is at iteration 16 already, beyond the 8'
+  ):
     _evaluate(out=out, resume=True, num_iterations=8)
 
 

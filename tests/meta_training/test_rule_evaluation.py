@@ -136,6 +136,29 @@ def test_an_evaluation_that_is_interrupted_is_made_again(tmp_path):
   assert again.calls == [(0.5, 'a'), (0.8, 'a')]
 
 
+def test_a_damaged_table_is_an_error_for_users(tmp_path):
+  for text in ('nonsense\n', 'iteration,seed\n0,0\n'):
+    (tmp_path / 'evaluations_a.csv').write_text(text)
+    with pytest.raises(ValueError, match=r'evaluations_a\.csv') as caught:
+      _run(tmp_path, FakeEvaluation(), [0.0, 0.0, 0.0])
+    assert caught.value.is_user_facing
+
+
+def test_a_baseline_that_cannot_be_built_is_an_error_for_users(own_rule):
+  request = {**resolve.META_TRAINING, 'eval_every': 1}
+  layers = resolve.meta_training(
+    request, None, agent=own_rule['agent_settings']
+  )
+  evaluation = rule_evaluation.RuleEvaluation(layers.settings)
+  layers.settings.eval.batching.num_envs = 1000
+  with pytest.raises(
+    rule_evaluation.BaselineError, match='the baseline actor_critic in catch'
+  ) as caught:
+    evaluation.baseline('catch')
+  assert caught.value.is_user_facing
+  evaluation.close()
+
+
 def test_a_rule_without_any_return_is_not_the_best(tmp_path):
   saved = _run(tmp_path, FakeEvaluation(), [0.0, 0.0, NAN, 0.0, 0.5])
   assert [step for _, step, _ in saved] == [0, 4]

@@ -42,14 +42,14 @@ def _evaluate(env='catch', **arguments):
     (disco_rl.meta_train, dict(seed=2**40), 'seed must be a whole number'),
     (disco_rl.meta_train, dict(eval_every=-1), 'eval_every must be a whole'),
     (disco_rl.meta_train, dict(eval_envs=5), 'eval_env must be a list'),
-    (disco_rl.meta_train, dict(init=''), 'a rule is the name of one'),
+    (disco_rl.meta_train, dict(init=''), 'a rule must be a name'),
     (
       disco_rl.meta_train,
       dict(settings={'meta.learning_rate': float('inf')}),
       'meta.learning_rate must be a number above 0',
     ),
-    (disco_rl.load_rule, dict(rule=None), 'a rule is the name of one'),
-    (disco_rl.load_rule, dict(rule='a\0b'), 'a rule is the name of one'),
+    (disco_rl.load_rule, dict(rule=None), 'a rule must be a name'),
+    (disco_rl.load_rule, dict(rule='a\0b'), 'a rule must be a name'),
     (disco_rl.load_rule, dict(rule='x' * 5000), '[Ff]ile name too long'),
     (
       disco_rl.make_learner,

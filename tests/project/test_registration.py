@@ -69,7 +69,7 @@ def test_the_commands_know_what_a_module_registers(
   assert agent['net_settings'] == dict(name='my_net', net_args=dict(width=3))
   assert config['settings']['env'] == dict(length=5)
   assert main.main([*command, '--core=lstm', '--dry-run']) == 2
-  assert 'is a whole one' in capsys.readouterr().err
+  assert 'is complete and takes no core' in capsys.readouterr().err
   run = disco_rl.load_run(tmp_path / 'runs' / 'my_env-my_rule')
   assert run.rule == rule_lib.load_rule('my_rule')
 

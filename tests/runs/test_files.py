@@ -124,16 +124,8 @@ except files.StorageError as error:
   done = subprocess.run(
     [sys.executable, '-c', program], capture_output=True, text=True
   )
-  why = 'it would be larger than files may be here'
+  why = 'it would exceed the limit on the size of files'
   assert done.stdout == f'cannot write {tmp_path / "x"}: {why}\n' * 2
   assert not done.stderr
   assert (tmp_path / 'x').read_bytes() == b'before'
   assert [path.name for path in tmp_path.iterdir()] == ['x']
-
-
-def test_reasons_are_words():
-  number = errno.ENOTTY
-  assert files.reason(OSError(number, os.strerror(number))) == (
-    os.strerror(number).lower()
-  )
-  assert files.reason(OSError('anything')) == 'anything'

@@ -123,6 +123,18 @@ def test_sinks_and_hooks_are_closed_after_an_error():
   assert hook.told == [('start', 0), ('advanced', 3, False), 'closed']
 
 
+def test_errors_of_hooks_are_not_changed():
+  """So that a mistake of ours is seen with its traceback."""
+
+  class Mistaken(Recorder):
+    def advanced(self, done, state, is_last):
+      raise ValueError('a mistake')
+
+  with pytest.raises(ValueError, match='a mistake') as caught:
+    loop.run(counter.Counter(), dict(step=0), 3, hooks=[Mistaken()])
+  assert not hasattr(caught.value, 'is_user_facing')
+
+
 def test_all_sinks_get_all_rows(tmp_path, capsys):
   rows = []
   bar = progress.Progress(7)

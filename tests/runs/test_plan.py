@@ -12,6 +12,7 @@ from disco_rl.runs import files
 from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
+from disco_rl.runs import os_errors
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import run_folder
 from tests.support import counter
@@ -80,8 +81,8 @@ def test_a_run_that_cannot_be_resumed_says_why(tmp_path):
     Plan(3).open(None, resume=True)
   _execute(Plan(3, size=1), tmp_path / 'x')
   for plan, message in [
-    (Plan(2, size=1), 'is at step 3 already, after 2'),
-    (Plan(3, size=2), 'made with other settings, .* size was 1, is 2'),
+    (Plan(2, size=1), 'is at step 3 already, beyond the 2 of this run'),
+    (Plan(3, size=2), r'made with other settings \(.*\): size was 1, is 2'),
   ]:
     with pytest.raises(ValueError, match=message):
       plan.open(tmp_path / 'x', resume=True)
@@ -162,8 +163,10 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, name):
   """The row or the checkpoint of step 4 cannot be written."""
   whole, out = tmp_path / 'whole', tmp_path / 'x'
   _execute(Plan(9), whole)
-  reason = files.reason
-  monkeypatch.setattr(files, 'reason', lambda _: 'the disk is full')
+  reason = os_errors.why_not_written
+  monkeypatch.setattr(
+    os_errors, 'why_not_written', lambda _: 'the disk is full'
+  )
 
   def fill():
     # No file may be opened under this name, as on a full disk.
@@ -172,7 +175,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, name):
 
   with pytest.raises(files.StorageError, match=f'{name}: the disk is full'):
     _execute(_act_at(Plan(9), 3, fill), out)
-  monkeypatch.setattr(files, 'reason', reason)
+  monkeypatch.setattr(os_errors, 'why_not_written', reason)
   (out / name).rmdir()
   (out / 'kept').rename(out / name)
   assert checkpoint.load(out / 'state.npz', dict(step=0)) == dict(step=2)
@@ -209,6 +212,6 @@ def test_a_state_and_rows_that_do_not_fit_are_said(tmp_path):
   # Killed before its first checkpoint.
   state.unlink()
   rows.write_text('\n'.join(text.splitlines()[:3]) + '\n')
-  with pytest.warns(UserWarning, match='begins again'):
+  with pytest.warns(UserWarning, match='starts from the beginning'):
     _, all_rows = _execute(Plan(9), out, resume=True)
   assert len(all_rows) == 9

@@ -15,7 +15,7 @@ from disco_rl.runs import reading
     (b'\xff{}', 'it is not a text in UTF-8'),
     (b'{"a": 1', 'it is not JSON'),
     (b'', 'it is not JSON'),
-    (b'[1]', 'it is not a group of entries'),
+    (b'[1]', 'it is not a JSON object'),
     (b'{"a": ' * 100_000, 'its JSON is too deep'),
     (b'{"a":' + b'[' * 70 + b']' * 70 + b'}', 'its JSON is too deep'),
     (b'{"a": 1, "a": 2}', "its JSON has 'a' twice"),
@@ -58,3 +58,11 @@ def test_json_is_read(tmp_path):
 )
 def test_errors_of_the_system_have_no_numbers(error, words):
   assert os_errors.describe(error) == words
+
+
+def test_reasons_are_words():
+  number = errno.ENOTTY
+  assert os_errors.why_not_written(OSError(number, os.strerror(number))) == (
+    os.strerror(number).lower()
+  )
+  assert os_errors.why_not_written(OSError('anything')) == 'anything'

@@ -5,7 +5,7 @@ import pytest
 from disco_rl.runs import resuming
 from disco_rl.runs import run_folder
 
-RHYTHM = resuming.Rhythm(
+PERIODS = resuming.Periods(
   unit='iteration', total=40, chunk_size=4, checkpoint_every=8
 )
 
@@ -34,7 +34,7 @@ def _rows(*ends, seeds=(0, 1)):
   ],
 )
 def test_a_state_that_its_rows_confirm_is_resumed(folder, ends, done):
-  assert resuming.check(folder, _rows(*ends), done, RHYTHM) == ''
+  assert resuming.check(folder, _rows(*ends), done, PERIODS) == ''
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_a_state_that_its_rows_confirm_is_resumed(folder, ends, done):
   [
     ((4, 8), -1, 'is at iteration -1, which is impossible in a run of 40'),
     ((4, 8), 41, 'is at iteration 41, which is impossible in a run of 40'),
-    ((4, 8), 6, 'is at iteration 6, of which metrics.csv has no row'),
-    ((4, 8), 12, 'is at iteration 12, of which metrics.csv has no row'),
+    ((4, 8), 6, 'is at iteration 6, for which metrics.csv has no row'),
+    ((4, 8), 12, 'is at iteration 12, for which metrics.csv has no row'),
     ((4, 8, 12, 16, 20), 8, 'older than the run.* checkpoint of iteration 16'),
     ((4, 8, 12), 0, 'older than the run'),
     ((4, 8, 12), None, 'is missing: the run made a checkpoint of iteration 8'),
@@ -53,21 +53,21 @@ def test_a_state_that_its_rows_contradict_is_refused(
   folder, ends, done, message
 ):
   with pytest.raises(run_folder.RunFolderError, match=message) as error:
-    resuming.check(folder, _rows(*ends), done, RHYTHM)
+    resuming.check(folder, _rows(*ends), done, PERIODS)
   assert 'state.npz' in str(error.value)
 
 
 @pytest.mark.parametrize('ends', [(), (4,), (4, 8), (9,)])
 def test_a_run_without_a_checkpoint_yet_begins_again(folder, ends):
-  note = resuming.check(folder, _rows(*ends), None, RHYTHM)
+  note = resuming.check(folder, _rows(*ends), None, PERIODS)
   assert 'stopped before its first checkpoint' in note
-  assert 'the run begins again' in note
+  assert 'the run starts from the beginning' in note
 
 
 def test_a_picture_shows_that_there_was_a_checkpoint(folder):
   (folder.path / 'curve.png').touch()
   with pytest.raises(run_folder.RunFolderError, match='made a checkpoint, and'):
-    resuming.check(folder, _rows(4), None, RHYTHM)
+    resuming.check(folder, _rows(4), None, PERIODS)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_a_picture_shows_that_there_was_a_checkpoint(folder):
   ],
 )
 def test_rows_that_were_removed_are_said(folder, rows, message):
-  assert message in resuming.check(folder, rows, 16, RHYTHM)
+  assert message in resuming.check(folder, rows, 16, PERIODS)

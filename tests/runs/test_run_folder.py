@@ -44,7 +44,7 @@ def test_a_run_of_another_format_is_refused(tmp_path, config, found):
 @pytest.mark.parametrize(
   ('text', 'message'),
   [
-    ('[]', 'is not a group of entries'),
+    ('[]', 'is not a JSON object'),
     ('{"format"', r'cannot read .*config\.json'),
   ],
 )
