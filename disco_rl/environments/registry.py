@@ -171,7 +171,7 @@ def as_environment_fn(
       f'object: got {type(env).__name__}'
     )
   if settings:
-    raise ValueError('env_settings go with the name of an environment only')
+    raise ValueError('env_settings need an environment that is given by name')
   if isinstance(env, guarded_env.GuardedFn):
     return env
   name = getattr(env, '__name__', type(env).__name__)

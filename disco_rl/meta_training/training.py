@@ -58,9 +58,9 @@ class Training:
 
   def init(self) -> trainer_lib.TrainState:
     """Makes fresh agents and the initial η."""
-    eta = self.initial_eta()
-    self._trainer.check_memory(self._init_rng, eta)
-    return self._trainer.init(self._init_rng, eta)
+    return self._trainer.init(
+      self._init_rng, self.initial_eta(), check_update=True
+    )
 
   def initial_eta(self) -> types.MetaParams:
     """Returns the initial η, as given or drawn from the seed."""

@@ -65,14 +65,7 @@ def build(
   make = functools.partial(
     make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
   )
-  return worker_env.make(
-    make,
-    batch_size,
-    settings.random_seed,
-    settings.num_workers,
-    f'gym:{name}',
-    settings.worker_timeout,
-  )
+  return worker_env.make(make, batch_size, settings, f'gym:{name}')
 
 
 def make_streams(
@@ -82,14 +75,12 @@ def make_streams(
   make_env = _env_maker(name, kwargs)
   streams = []
   for seed in seeds:
-    with foreign.boundary(f'cannot make gym:{name}'):
-      env = make_env()
-    for member in ('reset', 'step', 'action_space', 'observation_space'):
-      if isinstance(env, type) or not hasattr(env, member):
-        raise foreign.InvalidEnvironmentError(
-          f'gym:{name} must make a Gymnasium environment (gymnasium.Env), got '
-          f'{type(env).__name__}'
-        )
+    env = factories.make(
+      make_env,
+      f'gym:{name}',
+      'Gymnasium environment (gymnasium.Env)',
+      ('reset', 'step', 'action_space', 'observation_space'),
+    )
     streams.append(GymStream(env, int(seed), frame_stack))
   return batched_env.StreamBatch(streams)
 

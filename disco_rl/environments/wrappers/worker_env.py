@@ -48,61 +48,59 @@ class RemoteTracebackError(Exception):
 
 
 def get_config(**more: Any) -> config_dict.ConfigDict:
-  """Makes the settings of environments that `make` makes.
+  """Makes the default settings of `make`.
 
   Args:
-    **more: further settings of one kind of environment.
+    **more: further settings of a kind of environment, or other defaults.
 
   Returns:
     The settings.
   """
-  return config_dict.ConfigDict(
-    dict(
-      random_seed=0,
-      num_workers=0,  # Worker processes; 0 to use this process.
-      worker_timeout=TIMEOUT,  # Seconds, see `make`.
-      **more,
-    )
+  settings = dict(
+    random_seed=0,  # From which the seeds of the streams are drawn.
+    num_workers=0,  # Processes, which must divide B; 0 to use this process.
+    # Time limit in seconds for every answer of a worker: for a step of its
+    # streams and, the first time, for making them.
+    worker_timeout=TIMEOUT,
   )
+  return config_dict.ConfigDict({**settings, **more})
 
 
 def make(
   make_streams: worker_process.StreamsFn,
   batch_size: int,
-  random_seed: int,
-  num_workers: int,
+  settings: config_dict.ConfigDict,
   name: str,
-  timeout: float = TIMEOUT,
 ) -> base.Environment:
   """Makes B streams, in this process or in worker processes.
 
   The timesteps do not depend on the number of workers.
 
   Args:
-    make_streams: makes streams from their seeds; with workers it must be
-      picklable.
+    make_streams: makes an environment with one stream per seed; with workers it
+      must be picklable.
     batch_size: B.
-    random_seed: seed from which the streams' seeds are drawn.
-    num_workers: number of processes, which must divide B; 0 for no workers.
-    name: what error messages call the environment.
-    timeout: seconds that a worker has for every answer: for a step of its
-      streams, and at first for making them. The run ends with an error then.
+    settings: see `get_config`.
+    name: name of the environment, for messages.
 
   Returns:
     The environment.
+
+  Raises:
+    ValueError: if B is not positive, or the settings are invalid.
+    WorkerError: if a worker fails to make its streams.
   """
   base.check_batch_size(batch_size)
+  num_workers, timeout = settings.num_workers, settings.worker_timeout
   fields.check(fields.TIMEOUT, f'{name}.worker_timeout', timeout)
   if num_workers < 0 or (num_workers and batch_size % num_workers):
     raise ValueError(
       f'num_workers must be 0 or divide the {batch_size} environments of '
       f'{name}, got {num_workers}'
     )
-  seeds = [
-    int(seed)
-    for seed in np.random.SeedSequence(random_seed).generate_state(batch_size)
-    >> 1  # Some environments want seeds below 2**31.
-  ]
+  sequence = np.random.SeedSequence(settings.random_seed)
+  # Some environments need seeds below 2**31.
+  seeds = [int(seed) >> 1 for seed in sequence.generate_state(batch_size)]
   if not num_workers:
     return make_streams(seeds)
   return WorkerEnvironment(make_streams, seeds, num_workers, name, timeout)
