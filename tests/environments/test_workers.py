@@ -125,7 +125,7 @@ def test_a_worker_that_hangs_is_named_and_ended(monkeypatch):
   )
   states, _ = env.reset(None)
   env._timeout = 0.2  # As if `worker_timeout`, which also holds for the start.
-  match = r'worker 0 \(streams 0 to 1 of .*\) gave no answer to step within 0.2'
+  match = r'worker 0 \(streams 0 to 1 of .*\) did not answer step within 0.2'
   with pytest.raises(worker_env.WorkerError, match=match):
     env.step(states, np.zeros(2, np.int32))
   assert set(multiprocessing.active_children()) <= before

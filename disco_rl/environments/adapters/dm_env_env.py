@@ -1,4 +1,4 @@
-"""Any dm_env environment, `dm:<module>:<factory>`.
+"""Adapts dm_env environments, `dm:<module>:<factory>`.
 
   env = registry.get_environment('dm:my_package.games:make_maze', batch_size=8)
 
@@ -24,7 +24,7 @@ from disco_rl.environments.wrappers import worker_env
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings, the same for all dm_env environments."""
   del name
-  return worker_env.get_config(kwargs=dict())  # Those of the factory.
+  return worker_env.get_config(kwargs=dict())  # Arguments of the factory.
 
 
 def get_fields(name: str) -> dict[str, fields.Field]:
@@ -57,8 +57,8 @@ def make_streams(
   factory = factories.find(name)
   if factory is None:
     raise ValueError(
-      f'dm:{name} names no function: it must be dm:module:function, a function '
-      'that returns a dm_env environment, in a module that can be imported'
+      f'dm:{name} is not found: write dm:module:function, a function that '
+      'returns a dm_env environment, in a module that can be imported'
     )
   streams = []
   for seed in seeds:

@@ -1,4 +1,4 @@
-"""Environments on the host that are stepped in worker processes.
+"""Steps environments on the host in worker processes.
 
 Workers are faster if a step takes longer than sending its result through a pipe
 (some tenths of a millisecond).
@@ -23,7 +23,7 @@ from disco_rl.environments import factories
 from disco_rl.environments import foreign
 from disco_rl.environments.wrappers import worker_process
 
-# Seconds that a worker has for an answer, by default.
+# Default time limit for an answer of a worker, in seconds.
 TIMEOUT = 600.0
 
 _SECONDS_TO_CLOSE = 5.0
@@ -107,7 +107,7 @@ def make(
 
 
 class WorkerEnvironment(base.Environment):
-  """Streams in worker processes, which end by `close` or garbage collection."""
+  """Steps streams in processes that end by `close` or garbage collection."""
 
   def __init__(
     self,
@@ -123,8 +123,11 @@ class WorkerEnvironment(base.Environment):
       make_streams: picklable; makes an environment with one stream per seed.
       seeds: B seeds.
       num_workers: number of processes, which must divide B.
-      name: what error messages call the environment.
-      timeout: seconds that a worker has for an answer.
+      name: name of the environment, for messages.
+      timeout: time limit for every answer of a worker, in seconds.
+
+    Raises:
+      WorkerError: if a worker fails, dies or does not answer.
     """
     super().__init__(len(seeds))
     self._name = name
@@ -239,8 +242,8 @@ class _Worker:
     ready = connection.wait([self._pipe, self._process.sentinel], seconds)
     if not ready:
       raise WorkerError(
-        f'{self._name} gave no answer to {method} within {timeout:g} seconds, '
-        'the setting env.worker_timeout'
+        f'{self._name} did not answer {method} within {timeout:g} seconds (the '
+        'setting env.worker_timeout)'
       )
     # A worker that died may have sent an answer before, still in the pipe.
     try:
@@ -249,14 +252,14 @@ class _Worker:
       raise self._death() from None
     except Exception as error:
       raise WorkerError(
-        f'{self._name} gave an answer to {method} that cannot be read: '
+        f'the answer of {self._name} to {method} cannot be read: '
         f'{foreign.describe(error)}'
       ) from error
     if is_ok:
       return answer
     failure, text = answer
     cause = RemoteTracebackError(text)
-    if isinstance(failure, ValueError):  # As it would be without workers.
+    if isinstance(failure, ValueError):  # The same error as without workers.
       raise failure from cause
     raise WorkerError(f'{self._name} {_after_name(failure)}') from cause
 
@@ -273,9 +276,9 @@ class _Worker:
   def _death(self) -> WorkerError:
     self._process.join(_SECONDS_TO_CLOSE)
     return WorkerError(
-      f'{self._name} died with exit code {self._process.exitcode}; a negative '
-      'one is the signal that killed it. At the very start, a script of yours '
-      "without `if __name__ == '__main__':` is the usual cause"
+      f'{self._name} died with exit code {self._process.exitcode} (if it is '
+      'negative, the signal that killed it). If it died at its start, the '
+      "usual cause is a script without `if __name__ == '__main__':`"
     )
 
 
