@@ -321,7 +321,7 @@ def _explain_difference(observation: Any, layout: Layout, name: str) -> str:
   )
   return (
     f'{name} the observation{jax.tree_util.keystr(path)} {_show(leaf)}, but '
-    f'its spec says {dtype} and the shape {shape}'
+    f'its spec has {dtype} and the shape {shape}'
   )
 
 

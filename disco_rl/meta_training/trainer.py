@@ -1,4 +1,4 @@
-"""The trainer: runs meta-updates of η with many agents.
+"""Runs meta-updates of η with many agents.
 
 Agents are grouped by environment and network. The agents of a group are mapped
 over as lanes, and all groups train the same η.

@@ -260,7 +260,7 @@ def test_settings_of_an_environment_of_ones_own(monkeypatch):
     ),
     (
       dict(timestep=dict(observation=np.zeros((2, 2), np.uint8))),
-      r'the observation of uint8 .*, but its spec says float32',
+      r'the observation of uint8 .*, but its spec has float32',
     ),
     (
       dict(timestep=dict(observation=(np.zeros(2), np.zeros(2)))),

@@ -335,7 +335,7 @@ def _one_hots(sizes: Any, start: Any, where: str) -> tuple[Any, _Encode]:
     if not is_known:
       raise foreign.InvalidEnvironmentError(
         f'{where} has the observation {str(x)[:100]}, which is not in its '
-        f'space: {sizes} integers, starting at {start}'
+        f'space: integers from {start}, with {sizes} values each'
       )
     encoded = np.zeros(total, np.float32)
     encoded[first + index] = 1.0
