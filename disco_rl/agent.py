@@ -119,13 +119,13 @@ class Agent:
     )
 
   def boundary(self, doing: str) -> foreign.boundary:
-    """Makes a boundary around code of the rule and of the network.
+    """Makes a boundary for code of the rule and of the network.
 
     Args:
-      doing: what they do, e.g. `'a learner step'`.
+      doing: the call that may fail, e.g. `'a learner step'`.
 
     Returns:
-      A context in which their errors become one sentence.
+      A context that converts their errors, see `foreign.boundary`.
     """
     settings = self.settings
     return foreign.boundary(
@@ -150,12 +150,12 @@ class Agent:
 
     Args:
       rng: key.
-      batch_size: number of streams; only networks with memory depend on it.
+      batch_size: B, at least 1; only networks with memory depend on it.
 
     Returns:
       The state, empty for a network without memory.
     """
-    # Compiled as a whole, so that no parameters are drawn.
+    # Compiled, so that XLA removes the parameters, which are not used.
     return jax.jit(lambda rng: self._init_network(rng, batch_size)[1])(rng)
 
   def initial_learner_state(self, rng_key: chex.PRNGKey) -> LearnerState:

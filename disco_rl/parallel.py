@@ -62,7 +62,7 @@ class Placement:
     if devices is None:
       devices = jax.local_devices()[:1]
     if not devices:
-      raise ValueError('devices must be one or more, or None for the default')
+      raise ValueError('devices must not be empty; None for the default')
     if num_lane_shards < 1 or len(devices) % num_lane_shards:
       raise ValueError(
         f'{len(devices)} devices cannot form {num_lane_shards} equal rows'
@@ -203,7 +203,7 @@ def first_devices(number: int) -> list[jax.Device]:
   """Returns the first devices of this process.
 
   Args:
-    number: how many devices.
+    number: how many devices; a `ValueError` if there are fewer.
   """
   devices = jax.local_devices()
   if not 1 <= number <= len(devices):

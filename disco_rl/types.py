@@ -58,7 +58,7 @@ def chex_dataclass(cls: type | None = None, /, **options: bool) -> Any:
 
 
 class Record:
-  """Declares what `chex.dataclass` adds to a class, for type checkers."""
+  """Declares the methods that `chex.dataclass` adds, for type checkers."""
 
   if TYPE_CHECKING:
 
@@ -216,7 +216,7 @@ class ActorTimestep(Record):
 
   @classmethod
   def from_rollout(cls, rollout: 'ActorRollout') -> 'ActorTimestep':
-    """Returns a timestep with the same fields."""
+    """Returns a timestep with the same fields, [T+1, B, ...]."""
     return cls(**{name: rollout[name] for name in rollout})
 
   def to_env_timestep(self) -> EnvironmentTimestep:

@@ -33,7 +33,7 @@ def lookup(
     table: name to entry.
     name: the name to look up.
     kind: what the table holds, for the message, e.g. `'network'`.
-    error: the exception class to raise.
+    error: the exception class to raise for unknown names.
 
   Returns:
     The entry.
@@ -71,8 +71,8 @@ def check_name(name: str, kind: str, taken: Container[str]) -> None:
   """
   if not isinstance(name, str) or not name or name in taken or ':' in name:
     raise ValueError(
-      f'a {kind} cannot be registered as {name!r}: the name is taken by the '
-      "library, or is no text, or has a ':' in it"
+      f'a {kind} cannot be registered as {name!r}: the name is used by the '
+      "library, or is not a string, or is empty, or contains a ':'"
     )
 
 

@@ -1,1 +1,1 @@
-"""Programs to begin with."""
+"""Example programs, each in one file."""

@@ -1,9 +1,9 @@
-"""The discovered rule around a Flax network, in a loop of one's own.
+"""Trains a Flax network with the discovered rule, in a custom training loop.
 
   python examples/flax_catch.py disco_103
 
-The rule needs nothing of a network but a function that unrolls it. Everything
-else here (acting, optimiser, loop) could be your own code.
+The rule only needs a function that unrolls the network. Everything else here
+(acting, optimiser, loop) could be your own code.
 """
 
 import sys
@@ -37,11 +37,11 @@ class Network(nn.Module):
 
 
 def unroll(theta, state, observations, should_reset):
-  return Network().apply(theta, observations), state  # It has no memory.
+  return Network().apply(theta, observations), state  # No memory to reset.
 
 
 def train(eta, num_updates, rng, learning_rate=1e-3):
-  """Returns the average return of each update's rollout, [num_updates]."""
+  """Trains a network; returns the average return of every rollout, [N]."""
   env = registry.get_environment('catch', B, rows=5, columns=5)
   config = agents.get_settings_disco()
   rule = disco.DiscoUpdateRule(**config.update_rule)

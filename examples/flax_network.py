@@ -1,10 +1,10 @@
-"""An agent network in Flax, for every rule and every command.
+"""Registers an agent network in Flax, for every rule and every command.
 
   python examples/flax_network.py
   disco-rl eval --net flax --use examples.flax_network
 
-A network is three functions: `init`, one step of a batch, and a trajectory of
-them. What it must predict depends on the rule, and arrives as specs.
+A network is three functions: `init`, `one_step` of a batch, and `unroll` along
+a trajectory. Its outputs depend on the rule, and are given as specs.
 """
 
 import math
@@ -35,12 +35,12 @@ class Network(nn.Module):
 
 
 def build(out_spec, action_spec, model_out_spec, sizes=(128, 128)):
-  """The network as the library wants it: three pure functions."""
+  """Builds the network, as three pure functions."""
   num_actions = utils.get_num_actions_from_spec(action_spec)
   specs = {name: spec.shape for name, spec in out_spec.items()}
   specs |= {k: (num_actions, *s.shape) for k, s in model_out_spec.items()}
   network = Network(specs, tuple(sizes))
-  # One array; a network for others would join its leaves.
+  # Observations of several arrays would have to be concatenated.
   observation = lambda tree: jnp.asarray(jax.tree.leaves(tree)[0], jnp.float32)
 
   def init(rng, observations, should_reset):

@@ -1,10 +1,10 @@
-"""An environment of one's own in JAX, in some twenty lines.
+"""Registers a custom environment in JAX, in some twenty lines.
 
   python examples/jax_environment.py
   disco-rl eval --env corridor --use examples.jax_environment
 
-A corridor with the reward at its right end. One stream is written down; the
-library runs many of them at once, on the device, with the agent.
+A corridor with the reward at its right end. The class is one stream; the
+library runs many of them at once, on the device, together with the agent.
 """
 
 from typing import NamedTuple

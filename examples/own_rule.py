@@ -1,4 +1,4 @@
-"""An update rule of one's own, in some thirty lines.
+"""Registers a custom update rule, in some thirty lines.
 
   python examples/own_rule.py
   disco-rl eval --rule reinforce --use examples.own_rule
@@ -29,7 +29,7 @@ class Reinforce(base.UpdateRule):
   def unroll_meta_net(
     self, meta_params, params, state, meta_state, rollout, *unused, **also
   ):
-    """The returns [T, B] are what the policy is moved by."""
+    """Computes the targets of the policy: discounted returns, [T, B]."""
 
     def step(later, inputs):
       reward, is_terminal = inputs
@@ -60,7 +60,7 @@ if __name__ == '__main__':
     'catch',
     'reinforce',
     num_iterations=300,
-    # It knows nothing of old data: every batch is the rollout just made.
+    # The rule is on-policy: every batch is the newest rollout.
     batching=disco_rl.Batching(batch_size=32, num_envs=32),
     env_settings=dict(rows=5, columns=5),
   )

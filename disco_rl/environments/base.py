@@ -1,4 +1,4 @@
-"""The interface of environments."""
+"""The interface that all environments implement."""
 
 import abc
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class Environment(abc.ABC):
   """A batch of independent streams of experience that reset automatically.
 
   On the last step of an episode, the timestep has `step_type` LAST, the
-  terminal reward, and the *first observation of the next episode*. Episodes
-  that a time limit ends are no exception.
+  terminal reward, and the *first observation of the next episode*. The same
+  holds for episodes that a time limit ends (truncation).
 
   Attributes:
     is_jittable: whether `step` and `reset` are pure functions in JAX, which can
@@ -37,6 +37,9 @@ class Environment(abc.ABC):
 
     Args:
       batch_size: B, the number of streams, at least 1.
+
+    Raises:
+      ValueError: if the batch size is less than 1.
     """
     check_batch_size(batch_size)
     self.batch_size = batch_size
@@ -70,13 +73,14 @@ class Environment(abc.ABC):
     """Returns the spec of one stream's action, without [B]."""
 
   def snapshot(self) -> Any:
-    """Returns the internal state, as a tree of arrays and numbers.
+    """Returns the internal state, for checkpoints.
 
-    Their shapes and types must always be the same.
+    Not needed for pure environments, whose state is in `states`.
 
     Returns:
-      All that `restore` needs to resume from here; None if that is not
-      possible. Not needed for pure environments, whose state is in `states`.
+      A tree of arrays and numbers from which `restore` resumes; its structure,
+      shapes and dtypes must not change between calls. None if the environment
+      cannot make snapshots, the default.
     """
     return None
 
@@ -88,9 +92,12 @@ class Environment(abc.ABC):
 
     Returns:
       The `states` at the time of the snapshot.
+
+    Raises:
+      NotImplementedError: if the environment cannot make snapshots.
     """
     del snapshot
-    raise NotImplementedError(f'{type(self).__name__} makes no snapshots')
+    raise NotImplementedError(f'{type(self).__name__} cannot make snapshots')
 
   def close(self) -> None:  # noqa: B027
     """Frees the environment's resources; does nothing by default."""
@@ -142,7 +149,7 @@ def check_batch_size(batch_size: int) -> None:
 
 
 def check_actions(actions: types.Array, batch_size: int) -> np.ndarray:
-  """Returns actions as a NumPy array, which must have the shape [B]."""
+  """Converts actions to NumPy; raises a `ValueError` if they are not [B]."""
   actions = np.asarray(actions)
   if actions.shape != (batch_size,):
     raise ValueError(

@@ -11,7 +11,7 @@ import numpy as np
 from disco_rl import fields
 from disco_rl.environments.wrappers import batched_env
 
-# The boards that can be played on.
+# Types and ranges of the board's sizes.
 BOARD_FIELDS: Mapping[str, fields.Field] = dict(
   rows=fields.Field(int, low=2, limit=1024),
   columns=fields.Field(int, low=1, limit=1024),
@@ -20,7 +20,7 @@ FIELDS: Mapping[str, fields.Field] = dict(BOARD_FIELDS, random_seed=fields.SEED)
 
 
 def check_board_size(rows: int, columns: int) -> None:
-  """Raises a `ValueError` for boards that are too small for a game."""
+  """Raises a `ValueError` for boards that are too small to play on."""
   if rows < 2 or columns < 1:
     raise ValueError(
       'Catch needs at least 2 rows and 1 column, got '
@@ -32,7 +32,7 @@ class SingleStreamCatch(dm_env.Environment):
   """One stream of Catch; see `jittable_envs.SingleStreamCatch` for the game."""
 
   def __init__(self, env_settings: Mapping[str, Any]):
-    """Sets up a board.
+    """Starts the first episode.
 
     Args:
       env_settings: `rows` and `columns` of the board, and `random_seed` of the

@@ -1,4 +1,4 @@
-"""Finds functions of user modules by name, `package.module:function`."""
+"""Finds and calls functions of user modules, `package.module:function`."""
 
 from collections.abc import Callable, Iterable
 import importlib
@@ -21,6 +21,9 @@ def find(name: str) -> Callable[..., Any] | None:
   Returns:
     The function; None if `name` has another form, or if there is no such module
     or function.
+
+  Raises:
+    ForeignCodeError: if the module cannot be imported.
   """
   module_name, separator, attribute = name.partition(':')
   if not separator or not attribute.isidentifier():
@@ -33,12 +36,45 @@ def find(name: str) -> Callable[..., Any] | None:
   return function if callable(function) else None
 
 
+def make(
+  factory: Callable[[], Any], name: str, kind: str, members: Iterable[str]
+) -> Any:
+  """Calls a factory, and checks the kind of the object that it returns.
+
+  Args:
+    factory: makes the object.
+    name: name of the environment, for messages.
+    kind: the kind of object that is needed, for messages.
+    members: names of attributes that such an object has.
+
+  Returns:
+    The object.
+
+  Raises:
+    ForeignCodeError: if the factory raises an error.
+    InvalidEnvironmentError: if it returns a class, or an object that lacks one
+      of the members.
+  """
+  with foreign.boundary(f'cannot make {name}'):
+    made = factory()
+  has_members = all(hasattr(made, member) for member in members)
+  if isinstance(made, type) or not has_members:
+    raise foreign.InvalidEnvironmentError(
+      f'{name} must make a {kind}, got {type(made).__name__}'
+    )
+  return made
+
+
 def import_modules(names: Iterable[str]) -> None:
   """Imports modules that register environments, rules or networks.
 
   Args:
     names: names of modules, e.g. `my_package.environments`, which may be files
       in the current folder.
+
+  Raises:
+    ValueError: if there is no such module.
+    ForeignCodeError: if a module cannot be imported.
   """
   for name in names:
     _import(name)
@@ -47,7 +83,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 class _NoSuchModuleError(ValueError):
-  """Raised if there is no module of a name."""
+  """Raised if no module of a given name exists."""
 
 
 def _import(name: str) -> Any:
@@ -67,7 +103,7 @@ def _import(name: str) -> Any:
     try:
       return importlib.import_module(name)
     except ModuleNotFoundError as error:
-      # It may also be a module that this one imports.
+      # The missing module may also be one that `name` itself imports.
       if error.name and f'{name}.'.startswith(f'{error.name}.'):
         raise _NoSuchModuleError(
           f'cannot import {name}: there is no module {error.name}, neither '

@@ -1,11 +1,11 @@
-"""The boundary to code of users and of other packages.
+"""Converts errors in code of users and of other packages to one sentence.
 
   with foreign.boundary('cannot import my_module'):
     importlib.import_module('my_module')
 
-Whatever such code raises becomes a `ForeignCodeError`: one sentence with the
-type and message of the error, and the file and line that it comes from. The
-error itself is the cause.
+Any error in the block is raised again as a `ForeignCodeError`, whose message is
+one sentence with the type and message of the error, and the file and line that
+it comes from. The original error is its cause.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ from typing import Any
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _STANDARD_LIBRARY = pathlib.Path(sysconfig.get_path('stdlib'))
 _INSTALLED = ('site-packages', 'dist-packages')
-# Packages whose frames say less than those of their callers.
+# Packages whose frames are less informative than those of their callers.
 _TOOLS = frozenset(('jax', 'jaxlib', 'numpy'))
 _LONGEST_MESSAGE = 300
 
@@ -25,17 +25,17 @@ class ForeignCodeError(RuntimeError):
   """Raised for errors in code of users or of other packages.
 
   Attributes:
-    is_user_facing: whether the message alone tells users what to do, so that
-      commands show no traceback.
+    is_user_facing: whether the message suffices without a traceback; commands
+      then print no more than the message.
   """
 
   is_user_facing = True
 
 
 class InvalidEnvironmentError(ForeignCodeError, ValueError):
-  """Raised for environments that do not keep the rules of `base.Environment`.
+  """Raised for environments that violate the interface of `base.Environment`.
 
-  The code ran without an error, but what it returned cannot be used.
+  Their code raised no error, but returned a value that cannot be used.
   """
 
 
@@ -50,12 +50,12 @@ class boundary:  # noqa: N801, since it is used like a function.
     doing: str,
     passes: type[Exception] | tuple[type[Exception], ...] = (),
   ):
-    """Sets what the message says.
+    """Initialises the boundary.
 
     Args:
-      doing: begins the message, e.g. `'cannot import my_module'`.
-      passes: errors that are unchanged if this library raised them, e.g. for
-        settings that it refuses.
+      doing: beginning of the message, e.g. `'cannot import my_module'`.
+      passes: types of errors that are not converted if this library raised
+        them, e.g. for invalid settings.
     """
     self._doing = doing
     self._passes = passes
@@ -80,7 +80,7 @@ def describe(error: BaseException) -> str:
   """Returns type, message, file and line of an error, in one line."""
   try:
     message = ' '.join(str(error).split())
-  except Exception:  # Its own `__str__` fails.
+  except Exception:  # The error's `__str__` may fail.
     message = ''
   if len(message) > _LONGEST_MESSAGE:
     message = f'{message[:_LONGEST_MESSAGE]}...'
@@ -115,7 +115,7 @@ def _is_in(filename: str, folder: pathlib.Path) -> bool:
 
 
 def _is_tool(filename: str) -> bool:
-  """Returns whether a file is Python's own, or JAX's or NumPy's."""
+  """Returns whether a file belongs to Python, JAX or NumPy."""
   parts = pathlib.Path(filename).parts
   installed = [i for i, part in enumerate(parts) if part in _INSTALLED]
   if installed:

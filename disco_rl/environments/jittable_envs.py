@@ -49,7 +49,7 @@ class SingleStreamCatch:
     )
 
   def episode_reset(self, rng: chex.PRNGKey, state: CatchState) -> CatchState:
-    """Starts the next episode; it does not depend on the last one."""
+    """Starts the next episode, independently of the last one."""
     del state
     return self.initial_state(rng)
 

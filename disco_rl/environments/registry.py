@@ -1,9 +1,9 @@
-"""Environments by name, for the commands and the library.
+"""Builds environments by name.
 
   registry.get_environment('gym:CartPole-v1', batch_size=8)
 
 A name is a key of `ENVIRONMENTS`, or consists of a family and a name in that
-family, e.g. `gym:CartPole-v1`. To use an environment of your own:
+family, e.g. `gym:CartPole-v1`. Custom environments are registered by name:
 
   disco_rl.register_environment('maze', MazeEnvironment, get_maze_config)
   disco_rl.evaluate('maze', rule)
@@ -38,7 +38,7 @@ class Entry:
     get_config: makes its default settings.
     get_fields: returns the types and ranges of settings, by name; all others
       have the type of their default.
-    is_on_host: whether it is known to run outside of JAX.
+    is_on_host: whether it runs outside of JAX; False if that is not known.
   """
 
   build: Callable[[int, Any], base.Environment]
@@ -55,9 +55,9 @@ class Family:
     module: an adapter, with the functions `get_config(name)`,
       `get_fields(name)` and `build(name, batch_size, settings)`; imported on
       first use.
-    usage: form of the names, for messages.
-    package: the package that must be installed; None for no package.
-    extra: the extra of this library that installs it.
+    usage: the form of its names, for messages.
+    package: the package that must be installed; None if none is needed.
+    extra: the extra of this library that installs the package.
     networks: suffix of a name to the network that is suggested for it, see
       `config/networks.py`.
     is_on_host: whether its environments run outside of JAX.
@@ -115,17 +115,20 @@ def register_environment(
   build: Callable[[int, Any], base.Environment],
   get_config: Callable[[], config_dict.ConfigDict] = config_dict.ConfigDict,
 ) -> None:
-  """Registers an environment of your own.
+  """Registers a custom environment under a name.
 
   Args:
     name: its name. Registering a name again replaces the earlier environment;
       built-in names cannot be replaced.
-    build: called with a batch size and settings, returns a `base.Environment`;
-      or a single-stream class in JAX, see
-      `wrappers.batched_jittable_env.SingleStreamJittable`, called with the
-      settings.
+    build: a function of a batch size and settings that returns a
+      `base.Environment`; or a single-stream class in JAX, see
+      `wrappers.batched_jittable_env.SingleStreamJittable`, which is constructed
+      from the settings and vmapped.
     get_config: makes its default settings; by default it has none. If they
       include a `random_seed`, every agent gets a different one.
+
+  Raises:
+    ValueError: if the name cannot be registered, or `build` is not callable.
   """
   utils.check_name(name, 'environment', {*_BUILT_IN, *FAMILIES})
   if isinstance(build, base.Environment) or not callable(build):
@@ -151,7 +154,7 @@ def _batched(build: Any) -> Callable[[int, Any], base.Environment]:
 def as_environment_fn(
   env: str | EnvironmentFn, settings: Mapping[str, Any] | None = None
 ) -> EnvironmentFn:
-  """Returns a function that makes an environment.
+  """Converts a name or a function to a function of guarded environments.
 
   Args:
     env: a name (see `known_names`), or a function that makes an environment
@@ -161,6 +164,10 @@ def as_environment_fn(
   Returns:
     A function of a batch size and a seed, whose environments are guarded (see
     `wrappers.guarded_env`).
+
+  Raises:
+    ValueError: if `env` is unknown, or neither a name nor a function, or a
+      function together with `settings`.
   """
   if isinstance(env, str):
     return environment_fn(env, **(settings or {}))
@@ -171,7 +178,7 @@ def as_environment_fn(
       f'object: got {type(env).__name__}'
     )
   if settings:
-    raise ValueError('env_settings go with the name of an environment only')
+    raise ValueError('env_settings need an environment that is given by name')
   if isinstance(env, guarded_env.GuardedFn):
     return env
   name = getattr(env, '__name__', type(env).__name__)
@@ -181,7 +188,7 @@ def as_environment_fn(
 
 
 def known_names() -> list[str]:
-  """Lists all names, and the form of the names of other packages."""
+  """Lists the registered names, and the form of the names of each family."""
   return [*ENVIRONMENTS, *(family.usage for family in FAMILIES.values())]
 
 
@@ -189,7 +196,7 @@ def is_on_host(name: str) -> bool:
   """Returns whether an environment is known to run outside of JAX.
 
   Args:
-    name: see `known_names`. It is not known for custom ones, which are False.
+    name: see `known_names`. False for custom ones, of which it is not known.
   """
   if name in ENVIRONMENTS:
     return ENVIRONMENTS[name].is_on_host
@@ -204,7 +211,7 @@ def suggested_network(name: str) -> str | None:
     name: see `known_names`.
 
   Returns:
-    A name of `config/networks.py`; None for no suggestion.
+    A name of `config/networks.py`; None if there is no suggestion.
   """
   prefix, _, inner_name = name.partition(':')
   if prefix not in FAMILIES:
@@ -221,7 +228,7 @@ def default_settings(name: str) -> config_dict.ConfigDict:
 
 
 def settings_fields(name: str) -> Mapping[str, fields.Field]:
-  """Returns the types and ranges that an environment's settings declare.
+  """Returns the declared types and ranges of an environment's settings.
 
   Args:
     name: see `known_names`.
@@ -241,9 +248,9 @@ def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
 
   Returns:
     A function of a batch size and a seed, whose environments are guarded (see
-    `wrappers.guarded_env`). The seed is added to the setting `random_seed`, and
-    not used by environments without one, such as those in JAX, which are seeded
-    by `reset`.
+    `wrappers.guarded_env`). The seed is added to the setting `random_seed`; it
+    has no effect on environments without one, such as those in JAX, which are
+    seeded by `reset`.
   """
   config = default_settings(name)
 
@@ -253,7 +260,7 @@ def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
       own['random_seed'] = own.get('random_seed', config.random_seed) + seed
     return get_environment(name, batch_size, **own)
 
-  make.__name__ = re.sub(r'\W', '_', name)  # What results are called by.
+  make.__name__ = re.sub(r'\W', '_', name)  # Results are named after it.
   return guarded_env.GuardedFn(make, name)
 
 
@@ -269,6 +276,10 @@ def get_environment(
 
   Returns:
     The environment.
+
+  Raises:
+    ValueError: if the name or a setting is unknown, or a value is invalid.
+    ForeignCodeError: if the environment cannot be made.
   """
   entry = _find(name)
   config = _make_config(name, entry)
@@ -284,7 +295,7 @@ def get_environment(
 
 
 def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
-  """Makes the default settings of an entry; they may be changed."""
+  """Makes the default settings of an entry, as a copy that may be changed."""
   with foreign.boundary(
     f'cannot make the settings of {name}', passes=ValueError
   ):
@@ -316,10 +327,10 @@ def _change(
 
   Args:
     config: the settings.
-    changes: their new values, in groups.
+    changes: new values, nested like `config`.
     declared: types and ranges, by path.
-    where: the beginning of their names in messages.
-    above: path of the group that `config` is.
+    where: prefix of the settings' names in messages.
+    above: path of `config` in all settings, ending in a dot.
   """
   with config.unlocked(), config.ignore_type():
     for key, value in changes.items():
@@ -340,14 +351,16 @@ def _find(name: str) -> Entry:
     return ENVIRONMENTS[name]
   family = FAMILIES[prefix]
   if not inner_name:
-    raise ValueError(f'{name!r} names no environment: write {family.usage}')
+    raise ValueError(
+      f'{name!r} lacks the name of an environment: write {family.usage}'
+    )
   package, extra = family.package, family.extra
   if package and extra and importlib.util.find_spec(package) is None:
     raise ValueError(
       f'{name} needs the package {package}, which is not installed: '
       f'{installation.install_hint(extra)}'
     )
-  with foreign.boundary(f'{name} cannot be used: its package fails'):
+  with foreign.boundary(f'cannot import the package of {name}'):
     module = importlib.import_module(family.module)
   return Entry(
     build=lambda *args: module.build(inner_name, *args),
@@ -356,7 +369,7 @@ def _find(name: str) -> Entry:
   )
 
 
-# Patterns of names in other packages, to the family they belong to.
+# Patterns of names as other packages write them, to their family.
 _LOOKS = {
   r'.+-(MinAtar|bsuite|misc)': 'gymnax',
   r'ALE/(?P<game>\w+)-v\d+': 'atari',

@@ -1,4 +1,4 @@
-"""Checks of what environments return, with errors that name the array."""
+"""Checks timesteps of environments, with errors that name the array."""
 
 import dataclasses
 import math
@@ -13,7 +13,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import foreign
 
-# What JAX makes of 64 bits.
+# Dtypes of 64 bits, to those that JAX converts them to.
 _NARROWER: dict[np.dtype, np.dtype] = {
   np.dtype(wide): np.dtype(narrow)
   for wide, narrow in (
@@ -22,7 +22,7 @@ _NARROWER: dict[np.dtype, np.dtype] = {
     (np.uint64, np.uint32),
   )
 }
-_LARGEST_OBSERVATION = 2**30  # Bytes, of one stream.
+_LARGEST_OBSERVATION = 2**30  # Bytes per stream.
 _STEP_TYPES = tuple(int(step_type) for step_type in dm_env.StepType)
 
 
@@ -33,7 +33,7 @@ class NonFiniteError(foreign.ForeignCodeError):
     environment: its name.
     array: `reward` or `observation`, with the path of a leaf.
     stream: index of the stream in the batch.
-    value: the first such number; None if it is not known.
+    value: the first non-finite number; None if it is not known.
     place: when it happened, e.g. `'iteration 3, step 7 of the rollout'`.
   """
 
@@ -50,8 +50,7 @@ class NonFiniteError(foreign.ForeignCodeError):
     when = f' ({place})' if place else ''
     super().__init__(
       f'{environment} returned {number} in the {array} of stream '
-      f'{stream}{when}. Nothing was saved with it: an earlier checkpoint stays '
-      'as it is'
+      f'{stream}{when}. It was not saved: an earlier checkpoint is unchanged'
     )
     self.environment = environment
     self.array = array
@@ -60,7 +59,7 @@ class NonFiniteError(foreign.ForeignCodeError):
     self.place = place
 
   def at(self, place: str) -> 'NonFiniteError':
-    """Returns the same error, with `place` before the place known so far."""
+    """Returns the same error with `place` put before its place."""
     places = ', '.join(filter(None, (place, self.place)))
     return NonFiniteError(
       self.environment, self.array, self.stream, self.value, places
@@ -87,7 +86,7 @@ class Layout:
 def make_layout(
   environment: str, batch_size: int, spec: types.SpecsTree
 ) -> Layout:
-  """Checks the specs of an observation, and returns the layout of timesteps.
+  """Makes the layout of timesteps from the specs of an observation.
 
   Args:
     environment: name of the environment, for messages.
@@ -96,6 +95,10 @@ def make_layout(
 
   Returns:
     The layout.
+
+  Raises:
+    InvalidEnvironmentError: if there are no specs, or one has no shape or
+      dtype, is not numeric, is empty, or is larger than 1 GiB.
   """
   shapes, dtypes = [], []
   for path, leaf in jax.tree_util.tree_leaves_with_path(spec):
@@ -129,11 +132,14 @@ def make_layout(
 
 
 def check_action_spec(environment: str, spec: Any) -> None:
-  """Raises an error for actions that are not a choice of two or more.
+  """Checks that there are two or more discrete actions.
 
   Args:
     environment: name of the environment, for messages.
     spec: spec of one stream's action.
+
+  Raises:
+    InvalidEnvironmentError: if not.
   """
   try:
     num_actions = utils.get_num_actions_from_spec(spec)
@@ -149,7 +155,7 @@ def check_action_spec(environment: str, spec: Any) -> None:
 def check(
   timestep: Any, layout: Layout, method: str
 ) -> types.EnvironmentTimestep:
-  """Checks a timestep, of arrays on the host or in a program that is traced.
+  """Checks the shapes and dtypes of a timestep, on the host or while tracing.
 
   Args:
     timestep: the timestep of a batch.
@@ -158,6 +164,9 @@ def check(
 
   Returns:
     The timestep, with the reward in float32 and the step type in int32.
+
+  Raises:
+    InvalidEnvironmentError: if it has another layout.
   """
   name = f'{layout.environment}: {method} returned'
   try:
@@ -192,7 +201,7 @@ def check(
     )
   if _dtype(step_type) == np.int32 and _dtype(reward) == np.float32:
     return timestep
-  with np.errstate(over='ignore'):  # Infinity is reported.
+  with np.errstate(over='ignore'):  # `check_values` reports infinity.
     return types.EnvironmentTimestep(
       observation=observation,
       step_type=_cast(step_type, np.int32),
@@ -209,12 +218,16 @@ def check_values(
     timestep: the timestep of a batch, from `check`.
     layout: its layout.
     method: `reset` or `step`, for messages.
+
+  Raises:
+    InvalidEnvironmentError: if a step type is unknown.
+    NonFiniteError: if a reward or an observation is non-finite.
   """
   step_type = np.asarray(timestep.step_type)
   if step_type.min() < _STEP_TYPES[0] or step_type.max() > _STEP_TYPES[-1]:
     raise foreign.InvalidEnvironmentError(
       f'{layout.environment}: {method} returned a step_type of '
-      f'{step_type.tolist()[:8]}; {_STEP_TYPES} are known (FIRST, MID, LAST)'
+      f'{step_type.tolist()[:8]}; only {_STEP_TYPES} (FIRST, MID, LAST) exist'
     )
   check_finite(timestep, layout.environment)
 
@@ -222,7 +235,7 @@ def check_values(
 def check_finite(
   timestep: types.EnvironmentTimestep, environment: str, place: str = ''
 ) -> None:
-  """Raises a `NonFiniteError` for NaN or infinity on the host.
+  """Raises a `NonFiniteError` if a timestep on the host is non-finite.
 
   Args:
     timestep: leaves [B, ...].
@@ -246,7 +259,7 @@ def check_finite(
 
 
 def names(timestep: Any) -> list[str]:
-  """Returns the names of all arrays of observation and reward, in order."""
+  """Returns the names of the observation's arrays and of the reward."""
   paths = jax.tree_util.tree_leaves_with_path(timestep.observation)
   return [
     *(f'observation{jax.tree_util.keystr(path)}' for path, _ in paths),
@@ -255,7 +268,7 @@ def names(timestep: Any) -> list[str]:
 
 
 def is_float(array: Any) -> bool:
-  """Returns whether an array could hold NaN."""
+  """Returns whether an array has a floating-point dtype."""
   return bool(jnp.issubdtype(_dtype(array), np.floating))
 
 
@@ -264,9 +277,12 @@ def check_same(new: Any, old: Any, name: str, old_name: str) -> None:
 
   Args:
     new: tree of arrays, perhaps traced.
-    old: the same.
-    name: what messages call the new one.
-    old_name: what they call the old one.
+    old: another one.
+    name: name of `new` in messages.
+    old_name: name of `old` in messages.
+
+  Raises:
+    InvalidEnvironmentError: if they differ.
   """
   news = jax.tree_util.tree_leaves_with_path(new)
   olds = jax.tree_util.tree_leaves_with_path(old)
@@ -305,7 +321,7 @@ def _explain_difference(observation: Any, layout: Layout, name: str) -> str:
   )
   return (
     f'{name} the observation{jax.tree_util.keystr(path)} {_show(leaf)}, but '
-    f'its spec says {dtype} and the shape {shape}'
+    f'its spec has {dtype} and the shape {shape}'
   )
 
 
@@ -334,6 +350,6 @@ def _show(array: Any) -> str:
 
 
 def _cut(value: Any) -> str:
-  """Returns the text of a value, not too long."""
+  """Returns the `repr` of a value, cut off after 100 characters."""
   text = f'{value!r}' if value is not None else 'None'
   return text if len(text) <= 100 else f'{text[:100]}...'

@@ -62,14 +62,18 @@ class AgentLoop:
     Args:
       agent: the agent.
       actor: its actor; `run` needs one in JAX.
-      batching: the sizes; with a batch axis, those of one shard.
+      batching: sizes of batch, rollout and replay; with a batch axis, those of
+        one shard.
       batch_axis_name: axis over which the batch is sharded, or None; the same
         as that of the agent.
+
+    Raises:
+      ValueError: if the actor has another number of environments.
     """
     if actor.is_pure and actor.num_envs != batching.num_envs:
       raise ValueError(
-        f'the environment has {actor.num_envs} streams, but the sizes want '
-        f'{batching.num_envs}'
+        f'the environment has {actor.num_envs} streams, but batching.num_envs '
+        f'is {batching.num_envs}'
       )
     self._agent = agent
     self._actor = actor
@@ -113,7 +117,7 @@ class AgentLoop:
   def run(
     self, eta: types.MetaParams, state: LoopState, num_iterations: int
   ) -> tuple[LoopState, dict[str, jax.Array]]:
-    """Runs some iterations, in an environment in JAX.
+    """Runs several iterations in an environment in JAX.
 
     Args:
       eta: the rule's parameters η.
@@ -211,9 +215,9 @@ class AgentLoop:
     if buffer is None:
       learner, log = learn(state.learner)
     else:
-      # Counted by what is stored, since a resumed run may fill it again. The
-      # counter is the same for all seeds and not vmapped, so that this remains
-      # a conditional.
+      # Counts stored trajectories, not iterations, since a resumed run may
+      # start with an empty replay. The counter is the same for all seeds and
+      # not vmapped, so that this remains a conditional.
       first = (self._batching.num_warm_up + 1) * self._batching.num_envs
       is_ready = buffer.num_added >= first
       learner, log = jax.lax.cond(is_ready, learn, wait, state.learner)

@@ -150,9 +150,9 @@ def evaluate(
     schema.check_mapping(name, group)
   changes |= {f'env.{k}': v for k, v in (env_settings or {}).items()}
   changes |= settings or {}
-  env_fn = None if isinstance(env, str) else registry.as_environment_fn(env)
-  if env_fn is not None and env_settings:
-    raise ValueError('env_settings go with the name of an environment only')
+  env_fn = None
+  if not isinstance(env, str):
+    env_fn = registry.as_environment_fn(env, env_settings)
   request = dict(
     rule=rule.name,
     env=env if isinstance(env, str) else _name_of(env),

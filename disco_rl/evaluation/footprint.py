@@ -1,4 +1,4 @@
-"""Checks that a population fits into memory, before any of it is made."""
+"""Checks that a population fits into memory, before it is allocated."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.evaluation import agent_loop
 from disco_rl.learning import actors
 
-# What needs memory to the settings that it depends on.
+# Maps each part of the memory to the settings that its size depends on.
 _SIZES = {
   'replay': 'batching.replay_capacity, batching.rollout_length, the number of '
   'seeds, or the size of observations',
@@ -27,7 +27,7 @@ _SIZES = {
 def check_observations(
   spec: types.SpecsTree, batching: batching_lib.Batching, num_seeds: int
 ) -> None:
-  """Raises a `ValueError` for rollouts that are too large.
+  """Raises a `ValueError` if the observations of one rollout do not fit.
 
   Args:
     spec: specs of one observation.
@@ -39,13 +39,13 @@ def check_observations(
 
 
 def check_state(spec: agent_loop.LoopState) -> dict[str, int]:
-  """Raises a `ValueError` if a state does not fit.
+  """Raises a `ValueError` if a state does not fit into memory.
 
   Args:
     spec: specs of the state of all agents.
 
   Returns:
-    Its parts, to their bytes.
+    Name of each part of the state to its size in bytes.
   """
   parts = {
     'replay': memory.of_arrays(spec.buffer),
@@ -57,7 +57,7 @@ def check_state(spec: agent_loop.LoopState) -> dict[str, int]:
 
 
 def check_step(state: dict[str, int], rollouts: Any, traced: Any) -> None:
-  """Raises a `ValueError` if a state and an iteration do not fit.
+  """Raises a `ValueError` if a state and an iteration do not fit into memory.
 
   Args:
     state: from `check_state`.

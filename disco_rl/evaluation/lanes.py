@@ -1,9 +1,9 @@
-"""Runs the iterations of all agents, by where their environments run.
+"""Runs the iterations of all agents, with environments in JAX or on the host.
 
 The agents of a population are lanes. `DeviceLanes` act in JAX, so that whole
 iterations are one compiled program. `HostLanes` have one environment on the
 host per agent, and call a compiled program after acting. Both have the same
-methods, so that `population.Population` need not know which it has.
+methods, which `population.Population` calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,10 +29,10 @@ _Put = Callable[[agent_loop.LoopState], agent_loop.LoopState]
 
 
 class DeviceLanes:
-  """Agents in environments in JAX; their states are part of the program."""
+  """Runs agents in environments in JAX, inside one compiled program."""
 
   def __init__(self, run: Any, placement: parallel.Placement):
-    """Sets the program.
+    """Initialises the lanes.
 
     Args:
       run: `(eta, state, num_iterations) -> state, metrics`, from `jax.jit`.
@@ -42,7 +42,7 @@ class DeviceLanes:
     self._placement = placement
 
   def reset(self, keys: chex.PRNGKey) -> tuple[None, None]:
-    """Returns None, twice: the compiled initialisation resets them."""
+    """Returns (None, None): the compiled initialisation resets environments."""
     del keys
     return None, None
 
@@ -57,7 +57,7 @@ class DeviceLanes:
     Args:
       eta: the rule's parameters η.
       spec: specs of the state of all agents.
-      num_iterations: that of the first `run`.
+      num_iterations: the argument of the first `run`.
 
     Returns:
       None, since rollouts are inside the program; and the traced program.
@@ -76,7 +76,7 @@ class DeviceLanes:
     return state, {name: x.T for name, x in metrics.items()}
 
   def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
-    """Returns the state in a form that can be saved: as it is."""
+    """Returns the state unchanged, since all of it can be saved."""
     return state
 
   def from_checkpoint(
@@ -90,7 +90,7 @@ class DeviceLanes:
 
 
 class HostLanes:
-  """Agents with one environment on the host each."""
+  """Runs agents with one environment on the host each."""
 
   def __init__(
     self,
@@ -136,8 +136,8 @@ class HostLanes:
       keys: [K, ...], one per agent, see `agent_loop.actor_rng`.
 
     Returns:
-      The states of all actors, stacked, without those of their environments,
-      which may be any objects; and the states of each actor.
+      The states of all actors, stacked, leaves [K, ...], without those of their
+      environments, which may be any objects; and the state of each actor.
     """
     self._make_actors()
     states = tuple(
@@ -228,7 +228,7 @@ class HostLanes:
       actor.from_checkpoint(own)
       for actor, own in zip(self._actors, saved.actor, strict=True)
     ]
-    # Returns of episodes that were cut off are not continued.
+    # Where environments were reset, the returns of episodes restart from zero.
     goes_on = np.asarray([go_on for _, go_on in restored])[:, None]
     episodes = jax.tree.map(
       lambda old, new: np.where(goes_on, old, new),

@@ -62,7 +62,7 @@ class Population:
         `registry.environment_fn`. An environment in JAX is made once; on the
         host, each agent has its own.
       agent_settings: see `agent.get_settings_disco`.
-      batching: the sizes.
+      batching: the sizes of one agent's batches, over all devices.
       seeds: K different seeds; an agent does not depend on the other seeds.
       devices: D devices; by default as many of this process as the environments
         can be sharded over.
@@ -119,11 +119,15 @@ class Population:
     Args:
       eta: the rule's parameters η, to check that there is enough memory for
         `run`, too; None to check the state only.
-      num_iterations: that of the first `run`, whose program is traced.
+      num_iterations: the argument of the first `run`, whose program is traced.
 
     Returns:
       The state. `rng`, `learner` and the counters are replicated; the rest is
       sharded over devices along its batch axis, 1.
+
+    Raises:
+      ValueError: if there is not enough memory.
+      NonFiniteError: if an environment's first timestep is non-finite.
     """
     keys = self._keys()
     stacked, actor_states = self._lanes.reset(keys)
@@ -140,7 +144,10 @@ class Population:
     return state
 
   def check_memory(self) -> None:
-    """Raises a `ValueError` if the agents do not fit; in JAX only."""
+    """Raises a `ValueError` if the agents do not fit into memory.
+
+    Does nothing for environments on the host, which `init` checks.
+    """
     if isinstance(self._lanes, lanes.DeviceLanes):
       footprint.check_state(jax.eval_shape(self._init, self._keys(), None))
 
@@ -150,7 +157,7 @@ class Population:
     state: agent_loop.LoopState,
     num_iterations: int,
   ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
-    """Runs some iterations; `state` is donated.
+    """Runs several iterations; `state` is donated.
 
     Args:
       eta: the rule's parameters η.
@@ -198,7 +205,7 @@ class Population:
     return jax.vmap(jax.random.PRNGKey)(np.asarray(self.seeds, np.uint32))
 
   def _check_first_timesteps(self, timestep: types.EnvironmentTimestep) -> None:
-    """Checks that environments in JAX begin with finite numbers.
+    """Checks that the first timesteps of environments in JAX are finite.
 
     Args:
       timestep: leaves [K, B, ...].

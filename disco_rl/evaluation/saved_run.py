@@ -73,10 +73,13 @@ class SavedRun:
       seed: seed of the agent; the smallest by default.
       episode_seed: seed of the environment and of the sampled actions.
       greedy: whether to take the most likely action instead of sampling.
-      max_steps: limit on the number of steps.
+      max_steps: number of steps after which the episode is cut off.
 
     Returns:
       The episode.
+
+    Raises:
+      ValueError: if the run has no such seed.
     """
     if seed is None:
       seed = min(self.params)
@@ -101,6 +104,10 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
 
   Returns:
     Its agent, parameters, settings and rows.
+
+  Raises:
+    RunFolderError: if it is the folder of another command, or has no parameters
+      yet.
   """
   folder = run_folder.RunFolder.view(path)
   command = folder.config.get('command')

@@ -37,7 +37,7 @@ class DivergenceError(loop.DivergenceError):
     """Makes the message; see the attributes."""
     super().__init__(
       f'iteration {iteration}, seed {seed}: {culprit} is not finite. Common '
-      'causes are a learning rate that is too high and rewards that are huge',
+      'causes are a learning rate that is too high and very large rewards',
       state,
       rows,
     )
@@ -47,7 +47,7 @@ class DivergenceError(loop.DivergenceError):
 
 
 class Training:
-  """A population that learns with one rule, see `loop.Trainable`.
+  """Trains a population with a fixed rule, see `loop.Trainable`.
 
   Attributes:
     population: the agents.
@@ -60,7 +60,7 @@ class Training:
     chunk_size: int = 20,
     saves_replay: bool = True,
   ):
-    """Checks η against the rule of the agents.
+    """Initialises the training; checks η against the rule of the agents.
 
     Args:
       population: the agents.
@@ -72,7 +72,7 @@ class Training:
     if chunk_size < 1:
       raise ValueError(f'chunk_size must be at least 1, got {chunk_size}')
     self.population = population
-    # It may come from meta-training on other devices.
+    # η may be on other devices, e.g. those of meta-training.
     self._eta = population.placement.put(
       check_rule_params(population.agent.update_rule, eta), parallel.REPLICATED
     )
@@ -124,7 +124,7 @@ class Training:
   ) -> None:
     """Raises an error if an environment in JAX returned NaN or infinity.
 
-    The state has learned from it, so that no state is kept.
+    The agents have already learned from it, so the state is not kept.
 
     Args:
       indices: [N, K], see `faults.first`; None for environments on the host,
@@ -190,23 +190,26 @@ def check_rule_params(
   eta: types.MetaParams | None,
   where: str = 'eta',
 ) -> types.MetaParams:
-  """Checks η against a rule.
+  """Checks structure, shapes and dtypes of η against a rule.
 
   Args:
     rule: the update rule.
     eta: its parameters η, or None.
-    where: what error messages call them.
+    where: name of η in messages.
 
   Returns:
     η, empty for a rule without parameters.
+
+  Raises:
+    ValueError: if η is missing, or not like the rule's parameters.
   """
   kind = type(rule).__name__
   with foreign.boundary(f'{kind} failed in init_params', ValueError):
     wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
   if eta is None and jax.tree.leaves(wanted):
     raise ValueError(
-      f'{kind} has parameters η, and none were given: load '
-      'trained ones from a file (load_rule) or train them (meta_train)'
+      f'{kind} needs parameters η, but none were given: load trained ones from '
+      'a file (load_rule), or train them (meta_train)'
     )
   eta = {} if eta is None else eta
   file_format.check_like(eta, wanted, where)

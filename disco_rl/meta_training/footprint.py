@@ -1,13 +1,10 @@
-"""Checks that meta-training fits into memory, before any of it is made."""
+"""Checks that meta-training fits into memory, before it is allocated."""
 
 from typing import Any
 
-import chex
-import jax
-
 from disco_rl import memory
 
-# What needs memory to the settings that it depends on.
+# Maps each part of the memory to the settings that its size depends on.
 _SIZES = {
   'replay': 'batching.replay_capacity, batching.rollout_length or num_agents',
   'agents': 'the sizes of networks, or num_agents',
@@ -19,13 +16,13 @@ _SIZES = {
 
 
 def check_state(spec: Any) -> dict[str, int]:
-  """Raises a `ValueError` if a state does not fit.
+  """Raises a `ValueError` if a state does not fit into memory.
 
   Args:
     spec: specs of a `trainer.TrainState`.
 
   Returns:
-    Its parts, to their bytes.
+    Name of each part of the state to its size in bytes.
   """
   agents = [group.agents for group in spec.groups]
   parts = {
@@ -40,15 +37,11 @@ def check_state(spec: Any) -> dict[str, int]:
   return parts
 
 
-def check_update(update: Any, spec: Any, rng: chex.PRNGKey) -> None:
-  """Raises a `ValueError` if a state and a meta-update do not fit.
+def check_update(state: dict[str, int], traced: Any) -> None:
+  """Raises a `ValueError` if a state and a meta-update do not fit into memory.
 
   Args:
-    update: the compiled function, which is traced here; its first call uses
-      the trace.
-    spec: specs of a `trainer.TrainState`.
-    rng: any key.
+    state: from `check_state`.
+    traced: the traced program of a meta-update.
   """
-  parts = check_state(spec)  # Before anything is traced.
-  traced = update.trace(spec, jax.ShapeDtypeStruct(rng.shape, rng.dtype))
-  memory.check({**parts, 'a meta-update': memory.of_program(traced)}, _SIZES)
+  memory.check({**state, 'a meta-update': memory.of_program(traced)}, _SIZES)

@@ -52,6 +52,10 @@ def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
 
   Returns:
     Their names, all different.
+
+  Raises:
+    ValueError: if there are no groups, names are repeated, or the agents of a
+      group cannot be sharded.
   """
   if not groups:
     raise ValueError('meta-training needs at least one group of agents')
@@ -88,6 +92,9 @@ def build(
 
   Returns:
     The agent, and its rule.
+
+  Raises:
+    ValueError: if the environment runs on the host.
   """
   env = registry.as_environment_fn(group.env_fn)(config.batching.num_envs, 0)
   agent = agent_lib.Agent.for_environment(
@@ -113,9 +120,7 @@ def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
       init = lambda r=rule: r.init_params(jax.random.PRNGKey(0))[0]
       specs.append(jax.eval_shape(init))
   if not jax.tree.leaves(specs[0]):
-    raise ValueError(
-      'the rule of the agents has no parameters that could be trained'
-    )
+    raise ValueError('the rule of the agents has no parameters to train')
   for i, spec in enumerate(specs):
     file_format.check_like(spec, specs[0], f'the parameters of group {i}')
   return specs[0]
@@ -134,6 +139,6 @@ def host_environment_message(name: str) -> str:
     f'meta-training cannot use {name}, which runs on the host, outside of JAX: '
     'all agents act and learn inside one compiled program, so it needs '
     'environments written in JAX, such as catch, gymnax:<id> or your own. Use '
-    'one of those; or `disco-rl eval` trains agents there with a '
-    'fixed rule'
+    f'one of those, or train agents in {name} with a fixed rule (`disco-rl '
+    'eval`)'
   )

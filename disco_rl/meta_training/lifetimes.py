@@ -1,4 +1,4 @@
-"""Lifetimes of agents: after how many inner updates they are reset."""
+"""Draws lifetimes of agents: the inner updates until they are reset."""
 
 from collections.abc import Sequence
 

@@ -71,6 +71,9 @@ class MetaAgent:
       batch_axis_name: axis over which batches are sharded, or None; the same as
         that of the agent.
       regularizer: a further term of the meta-loss, see `trainer.Trainer`.
+
+    Raises:
+      ValueError: if the agent has no critic.
     """
     if agent.critic is None:
       raise ValueError(
@@ -89,8 +92,8 @@ class MetaAgent:
     """Makes the initial state of an agent.
 
     Args:
-      rng: resets the environment, and is split in three, for the learner, the
-        actor's network and the critic.
+      rng: key of the environment's reset; also split in three, for the learner,
+        the actor's network and the critic.
 
     Returns:
       Its state.
@@ -289,7 +292,8 @@ class MetaAgent:
     update: Any = functools.partial(self._inner_update, agent)
     if rematerialize:
       # With the optimiser's slope saved, the inner gradient need not be
-      # recomputed (in mixed mode). Inside a scan, CSE cannot undo it.
+      # recomputed (in mixed mode). Inside a scan, CSE cannot undo the
+      # rematerialisation.
       update = jax.checkpoint(
         update,
         prevent_cse=False,

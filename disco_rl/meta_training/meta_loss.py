@@ -50,12 +50,15 @@ def weigh(
 
   Args:
     terms: name to scalar, the terms of a rule and of a regularizer.
-    weights: weights of the terms. Weights of `MetaLossWeights` without a term
-      are ignored, but an error if they are not the defaults. In a mapping, all
-      names must be terms, and terms that are not named have weight 0.
+    weights: name to weight. `MetaLossWeights` may name terms that the rule does
+      not have, if their weights are the defaults. In a mapping, all names must
+      be terms, and terms that are not named have weight 0.
 
   Returns:
     Name to weighted term.
+
+  Raises:
+    ValueError: if there are weights of unknown terms.
   """
   given: dict[str, float]
   if isinstance(weights, config_lib.MetaLossWeights):
@@ -67,7 +70,7 @@ def weigh(
     wrong = [name for name in given if name not in terms]
   if wrong:
     raise ValueError(
-      f'weights of the meta-loss for {sorted(wrong)}, which are no terms of '
+      f'weights of the meta-loss for {sorted(wrong)}, which are not terms of '
       f'this rule; its terms are {sorted({*terms} - {REGULARIZER})}'
     )
   given[REGULARIZER] = 1.0

@@ -13,7 +13,7 @@ from disco_rl.config import meta_training as config_lib
 class MetaOptimizer:
   """Updates η as one long vector, unless a custom optimiser needs trees.
 
-  Operations per tensor of η would take long to compile.
+  One operation per tensor of η would take long to compile.
   """
 
   def __init__(
@@ -27,6 +27,9 @@ class MetaOptimizer:
       config: settings of Adam, the default.
       optimizer: a custom optimiser, which takes gradients and parameters as
         trees like η; None for Adam.
+
+    Raises:
+      ValueError: if settings of Adam are given beside a custom optimiser.
     """
     self._takes_trees = optimizer is not None
     if optimizer is None:
@@ -81,6 +84,6 @@ def _check_unused(config: config_lib.Config) -> None:
   for name in ('learning_rate', 'max_grad_norm', 'max_abs_update'):
     if getattr(config, name) != getattr(default, name):
       raise ValueError(
-        f'{name} ({getattr(config, name)}) is that of the Adam which a '
-        'meta_optimizer replaces: give one or the other'
+        f'{name} ({getattr(config, name)}) is a setting of the default Adam, '
+        'which meta_optimizer replaces: give one or the other'
       )

@@ -1,4 +1,4 @@
-"""Meta-training in one call.
+"""Meta-training in one call: discovers a rule, or improves one.
 
   rule = disco_rl.meta_train(['catch', 'gymnax:CartPole-v1'], num_updates=800)
   disco_rl.evaluate('catch', rule)
@@ -140,7 +140,7 @@ def meta_train(
   for env, own in (env_settings or {}).items():
     changes |= {f'env.{env}.{name}': value for name, value in own.items()}
   if rule is not None and meta_optimizer is not None:
-    # The default of a trained rule is that of the optimiser it replaces.
+    # The learning rate for fine-tuning is one of Adam, which is replaced.
     changes['meta.learning_rate'] = config_lib.Config.learning_rate
   weights = None
   if config is not None:
@@ -176,7 +176,7 @@ def meta_train(
   if out is None and plan.settings.eval.every:
     raise ValueError(
       'evaluations during meta-training (eval.every) are written to a folder: '
-      'give one, out=...'
+      'pass one as out=...'
     )
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
     assert isinstance(run.trainable, training.Training)
@@ -201,14 +201,14 @@ def meta_train(
 def _settings_of(
   config: config_lib.Config,
 ) -> tuple[dict[str, Any], Mapping[str, float] | None]:
-  """Returns the settings that a config stands for.
+  """Converts a config to settings.
 
   Args:
     config: sizes and weights.
 
   Returns:
     Path of a setting to its value; and the weights of the meta-loss if they are
-    of a rule's own terms, which are no settings.
+    a mapping, which is not a setting, or else None.
   """
   values = dataclasses.asdict(config)
   weights = values.pop('weights')

@@ -17,7 +17,7 @@ def check_environments(
   logs: Sequence[Mapping[str, np.ndarray]],
   num_streams: int,
 ) -> list[dict[str, np.ndarray]]:
-  """Raises an error if an environment returned NaN or infinity.
+  """Raises a `NonFiniteError` if an environment returned NaN or infinity.
 
   Agents that diverge by learning are reset instead, see `trainer.Trainer`.
 
@@ -48,16 +48,16 @@ def check_environments(
 
 
 def clean(state: Any) -> Any:
-  """Replaces numbers that are not finite and not used any more by zeros.
+  """Zeroes the non-finite numbers of agents that are about to be reset.
 
-  They belong to agents that are reset before the next meta-update, perhaps
-  because they diverged.
+  These agents, which may have diverged, are reset before the next meta-update,
+  so the numbers are not used any more.
 
   Args:
     state: a `trainer.TrainState`.
 
   Returns:
-    The state from which training continues in the same way.
+    A state from which training continues bit-exactly in the same way.
   """
   if not int(state.num_over):
     return state

@@ -38,7 +38,6 @@ from disco_rl.update_rules import registry as rule_registry
 # Fraction of the larger of two returns below which differences are noise.
 _LEAST_SCALE = 0.1
 
-
 # Iterations per compiled program.
 _CHUNK_SIZE = 20
 
@@ -77,7 +76,7 @@ class RuleEvaluation:
     for name in self._envs:
       agent_settings = resolve.meta_agent_settings(settings, name)
       with agent_settings.unlocked():
-        # Other rules have a critic in meta-training only.
+        # Rules that do not need a critic have one in meta-training only.
         if not _needs_critic(agent_settings):
           del agent_settings['value_fn']
         agent_settings.learning_rate = settings.eval.learning_rate
@@ -115,7 +114,7 @@ class RuleEvaluation:
       env: name of an environment.
 
     Returns:
-      One row per seed, as in `__call__`.
+      One row per seed, or None, as in `__call__`.
 
     Raises:
       BaselineError: if the agents cannot be built.
@@ -151,7 +150,7 @@ class RuleEvaluation:
     rows: list[metrics.Row] = []
     steps = self._settings.eval.steps
     trainable = training.Training(population, eta, min(_CHUNK_SIZE, steps))
-    # Agents may diverge with a rule in training. Returns before that count.
+    # With a rule in training, agents may diverge; earlier returns count.
     outcome = loop.run(
       trainable,
       trainable.init(),
@@ -166,7 +165,7 @@ class RuleEvaluation:
 
 
 class Hook(hooks.Periodic):
-  """Evaluates the rule every so many meta-updates, and saves the best."""
+  """Evaluates the rule periodically, and saves the best one so far."""
 
   def __init__(
     self,
@@ -176,7 +175,7 @@ class Hook(hooks.Periodic):
     save_rule: Callable[..., None],
     before_print: Callable[[], None],
   ):
-    """Sets the period.
+    """Initialises the hook.
 
     Args:
       evaluation: the evaluation.
@@ -203,11 +202,12 @@ class Hook(hooks.Periodic):
         continue
       rows = self._evaluation.baseline(env)
       if rows is None:
-        return  # It is evaluated when the run is resumed.
+        return  # Interrupted; a resumed run evaluates it.
       self._keep(path, 0, rows, f'baseline {self._baseline}', env)
     super().start(done, state)
     if done and done % self._every == 0:
-      self._evaluate(done, state)  # Unless that was finished before.
+      # The run may have stopped during this evaluation; completes it.
+      self._evaluate(done, state)
 
   def close(self) -> None:
     """Closes environments on the host."""
@@ -218,7 +218,7 @@ class Hook(hooks.Periodic):
     for env in self._envs:
       path = evaluations_path(self._folder, env)
       if any(row['iteration'] == done for row in metrics.read_csv(path)):
-        continue  # It was evaluated before the run was killed.
+        continue  # Evaluated before the run was killed.
       rows = self._evaluation(state.eta, env)
       if rows is None:
         return

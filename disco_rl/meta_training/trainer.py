@@ -1,4 +1,4 @@
-"""The trainer: runs meta-updates of η with many agents.
+"""Runs meta-updates of η with many agents.
 
 Agents are grouped by environment and network. The agents of a group are mapped
 over as lanes, and all groups train the same η.
@@ -41,9 +41,7 @@ from disco_rl.rule_zoo import file_format
 # in small numbers gives the keys that splitting gives, too.
 _RESET = 2**31 + 1
 
-
-# Used together with `Trainer`.
-Group = groups_lib.Group
+Group = groups_lib.Group  # An argument of `Trainer`.
 
 
 class GroupState(NamedTuple):
@@ -145,33 +143,34 @@ class Trainer:
     eta, _ = jax.jit(self._rules[0].init_params)(rng)
     return eta
 
-  def init(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
+  def init(
+    self, rng: chex.PRNGKey, eta: types.MetaParams, check_update: bool = False
+  ) -> TrainState:
     """Makes fresh agents.
 
     Args:
       rng: split into one key per agent, those of the first group first.
       eta: the initial η.
+      check_update: whether to check that there is enough memory for `update`,
+        too. Its program is traced; the first `update` reuses the trace.
 
     Returns:
       The state.
+
+    Raises:
+      ValueError: if η is not like `eta_spec`, or if there is not enough memory.
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    footprint.check_state(jax.eval_shape(self._init, rng, eta))
+    spec = jax.eval_shape(self._init, rng, eta)
+    parts = footprint.check_state(spec)
+    if check_update:
+      key_spec = jax.ShapeDtypeStruct(rng.shape, rng.dtype)
+      footprint.check_update(parts, self._update.trace(spec, key_spec))
     # Programs run on the devices of their arguments.
     return self._init(
       *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     )
-
-  def check_memory(self, rng: chex.PRNGKey, eta: types.MetaParams) -> None:
-    """Raises a `ValueError` if agents or a meta-update do not fit into memory.
-
-    Args:
-      rng: as in `init`.
-      eta: the initial η.
-    """
-    spec = jax.eval_shape(self._init, rng, eta)
-    footprint.check_update(self._update, spec, rng)
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey

@@ -14,7 +14,7 @@ from disco_rl.runs import metrics
 
 
 def keys(seed: int) -> tuple[chex.PRNGKey, chex.PRNGKey, chex.PRNGKey]:
-  """Makes the keys of a run from its seed, for commands and library.
+  """Makes the keys of a run from its seed.
 
   Args:
     seed: the seed.
@@ -28,7 +28,7 @@ def keys(seed: int) -> tuple[chex.PRNGKey, chex.PRNGKey, chex.PRNGKey]:
 
 
 class Training:
-  """A trainer with the seed of a run, see `loop.Trainable`."""
+  """Trains η with the random keys of one seed, see `loop.Trainable`."""
 
   def __init__(
     self,
@@ -58,9 +58,9 @@ class Training:
 
   def init(self) -> trainer_lib.TrainState:
     """Makes fresh agents and the initial η."""
-    eta = self.initial_eta()
-    self._trainer.check_memory(self._init_rng, eta)
-    return self._trainer.init(self._init_rng, eta)
+    return self._trainer.init(
+      self._init_rng, self.initial_eta(), check_update=True
+    )
 
   def initial_eta(self) -> types.MetaParams:
     """Returns the initial η, as given or drawn from the seed."""
@@ -84,6 +84,10 @@ class Training:
     Returns:
       The state after, and one row: `iteration` (from 1), `seed`, and the
       averages of `trainer.UpdateLog`.
+
+    Raises:
+      DivergenceError: if too many successive meta-gradients are non-finite.
+      NonFiniteError: if an environment returns NaN or infinity.
     """
     del total
     done = self.done(state)

@@ -359,7 +359,7 @@ def test_a_rule_of_ones_own_is_trained_further(tmp_path, capsys, own_rule):
   assert _meta_train(*wrong) == 2
   assert 'is of the kind entropy_cost' in capsys.readouterr().err
   assert _meta_train('--rule=actor_critic', '--dry-run') == 2
-  assert 'no parameters that could be trained' in capsys.readouterr().err
+  assert 'has no parameters to train' in capsys.readouterr().err
 
 
 def test_a_trained_rule_is_trained_further_with_a_small_learning_rate(

@@ -90,7 +90,9 @@ def test_a_worker_that_fails_is_named(trouble, message):
   make = functools.partial(
     _scripted_with_trouble, trouble, 'worker 1' in message
   )
-  env = worker_env.make(make, 4, 0, 2, 'scripted')
+  env = worker_env.make(
+    make, 4, worker_env.get_config(num_workers=2), 'scripted'
+  )
   states, _ = env.reset(None)
   with pytest.raises(worker_env.WorkerError, match=message) as caught:
     for _ in range(3):
@@ -123,7 +125,7 @@ def test_a_worker_that_hangs_is_named_and_ended(monkeypatch):
   )
   states, _ = env.reset(None)
   env._timeout = 0.2  # As if `worker_timeout`, which also holds for the start.
-  match = r'worker 0 \(streams 0 to 1 of .*\) gave no answer to step within 0.2'
+  match = r'worker 0 \(streams 0 to 1 of .*\) did not answer step within 0.2'
   with pytest.raises(worker_env.WorkerError, match=match):
     env.step(states, np.zeros(2, np.int32))
   assert set(multiprocessing.active_children()) <= before
@@ -142,7 +144,10 @@ def test_trouble_of_a_worker_is_that_of_its_environment():
   ):
     make = functools.partial(_trouble_in_the_second_stream, trouble)
     make_env = lambda batch_size, seed, make=make: worker_env.make(
-      make, batch_size, seed, 2, 'broken'
+      make,
+      batch_size,
+      worker_env.get_config(random_seed=seed, num_workers=2),
+      'broken',
     )
     env = registry.as_environment_fn(make_env)(2, 0)
     states, _ = env.reset(None)

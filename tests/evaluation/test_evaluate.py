@@ -218,7 +218,7 @@ def test_any_setting_can_be_set_by_its_path(whole):
     (dict(env_settings=dict(row=5)), 'unknown setting'),
     (
       dict(env=registry.environment_fn('catch')),
-      'env_settings go with the name of an environment only',
+      'env_settings need an environment that is given by name',
     ),
   ],
 )

@@ -52,7 +52,9 @@ def test_divergence_ends_training_with_the_last_finite_state():
 
 def test_eta_that_does_not_fit_the_rule_is_refused():
   population, _ = small.make_population('disco')
-  with pytest.raises(ValueError, match='has parameters η, and none were given'):
+  with pytest.raises(
+    ValueError, match='needs parameters η, but none were given'
+  ):
     training.Training(population, None)
   with pytest.raises(ValueError, match='eta'):
     training.Training(population, {'lstm': {}})

@@ -64,5 +64,7 @@ def test_weights_by_name(own_rule):
       config_lib.MetaLossWeights(y_mean=0.5),
       dict(policy_gradient=1.0, y_mean=0.5),
     ):
-      with pytest.raises(ValueError, match=r"\['y_mean'\], which are no terms"):
+      with pytest.raises(
+        ValueError, match=r"\['y_mean'\], which are not terms"
+      ):
         jax.eval_shape(log_of(make(wrong)))

@@ -116,7 +116,9 @@ def test_a_rule_of_ones_own_with_parameters_is_saved_and_loaded(
   disco_rl.save_rule(path, dict(log_cost=jnp.ones([])), settings=config)
   rule = disco_rl.load_rule(path)
   assert rule.kind == 'learned' and float(rule.eta['log_cost']) == 1.0
-  with pytest.raises(ValueError, match='has parameters η, and none were given'):
+  with pytest.raises(
+    ValueError, match='needs parameters η, but none were given'
+  ):
     training.check_rule_params(Learned(), disco_rl.load_rule('learned').eta)
   monkeypatch.delitem(registry.UPDATE_RULES, 'learned')
   with pytest.raises(store.RuleFileError, match='--use MODULE'):

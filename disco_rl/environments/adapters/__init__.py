@@ -1,1 +1,1 @@
-"""Environments of other packages."""
+"""Adapters for environments of other packages."""

@@ -1,10 +1,11 @@
-"""Atari games, `atari:<Game>`, with the standard preprocessing.
+"""Adapts Atari games, `atari:<Game>`, with the standard preprocessing.
 
   env = registry.get_environment('atari:Pong', batch_size=8)
 
-Greyscale 84 x 84 images of the last four frames, every action repeated for four
-frames, sticky actions and random no-op starts (https://arxiv.org/abs/1709.06009).
-The games run in threads of the emulator.
+By default, observations are greyscale 84 x 84 images of the last four frames,
+every action is repeated for four frames, actions are sticky, and episodes start
+with random no-ops (https://arxiv.org/abs/1709.06009). The games run in threads
+of the emulator.
 """
 
 from typing import Any
@@ -29,17 +30,17 @@ def get_config(name: str) -> config_dict.ConfigDict:
   return config_dict.ConfigDict(
     dict(
       random_seed=0,
-      size=84,  # Of the images, in pixels.
+      size=84,  # Height and width of the images, in pixels.
       frame_stack=4,
       frame_skip=4,
-      sticky_actions=0.25,  # The probability that the last one is repeated.
-      max_noops=30,  # At the start of an episode.
+      sticky_actions=0.25,  # Probability of repeating the last action.
+      max_noops=30,  # At most, at the start of an episode.
       # Whether a lost life ends an episode; the game itself continues.
       life_is_episode=False,
-      full_action_space=False,  # All 18 actions, or those the game uses.
-      clip_rewards=False,  # To their signs.
+      full_action_space=False,  # True for all 18, not only the game's own.
+      clip_rewards=False,  # Whether rewards are replaced by their signs.
       fire_on_reset=False,
-      max_frames=108_000,  # Of an episode: half an hour.
+      max_frames=108_000,  # Per episode: half an hour of play.
       num_threads=0,  # 0: as many as there are cores.
     )
   )
@@ -85,7 +86,7 @@ class AtariEnvironment(base.Environment):
     """Starts the emulators.
 
     Args:
-      game: its name.
+      game: name of the game, see `build`.
       batch_size: B.
       settings: see `get_config`.
     """
@@ -102,14 +103,14 @@ class AtariEnvironment(base.Environment):
       max_num_frames_per_episode=settings.max_frames,
       repeat_action_probability=settings.sticky_actions,
       full_action_space=settings.full_action_space,
-      # The new episode's first observation comes with the old one's end.
+      # The last step of an episode returns the next one's first observation.
       autoreset_mode=vector_env.AutoresetMode.SAME_STEP,
       img_height=settings.size,
       img_width=settings.size,
       stack_num=settings.frame_stack,
       frameskip=settings.frame_skip,
       noop_max=settings.max_noops,
-      # Not `episodic_life`, with which every life begins a new game.
+      # Not `episodic_life`, which restarts the game after every lost life.
       life_loss_info=settings.life_is_episode,
       reward_clipping=settings.clip_rewards,
       use_fire_reset=settings.fire_on_reset,
@@ -120,7 +121,7 @@ class AtariEnvironment(base.Environment):
     self._shape = (settings.size, settings.size, settings.frame_stack)
 
   def single_observation_spec(self) -> types.SpecsTree:
-    """Returns the spec of an image of the last frames, the newest last."""
+    """Returns the spec of an image, uint8 [size, size, frames], newest last."""
     return types.ArraySpec(self._shape, np.dtype(np.uint8))
 
   def single_action_spec(self) -> types.ActionSpec:

@@ -1,4 +1,4 @@
-"""Any dm_env environment, `dm:<module>:<factory>`.
+"""Adapts dm_env environments, `dm:<module>:<factory>`.
 
   env = registry.get_environment('dm:my_package.games:make_maze', batch_size=8)
 
@@ -16,7 +16,6 @@ from ml_collections import config_dict
 from disco_rl import fields
 from disco_rl.environments import base
 from disco_rl.environments import factories
-from disco_rl.environments import foreign
 from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import single_stream_env
 from disco_rl.environments.wrappers import worker_env
@@ -25,7 +24,7 @@ from disco_rl.environments.wrappers import worker_env
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings, the same for all dm_env environments."""
   del name
-  return worker_env.get_config(kwargs=dict())  # Those of the factory.
+  return worker_env.get_config(kwargs=dict())  # Arguments of the factory.
 
 
 def get_fields(name: str) -> dict[str, fields.Field]:
@@ -48,14 +47,7 @@ def build(
     The environment.
   """
   make = functools.partial(make_streams, name, settings.kwargs.to_dict())
-  return worker_env.make(
-    make,
-    batch_size,
-    settings.random_seed,
-    settings.num_workers,
-    f'dm:{name}',
-    settings.worker_timeout,
-  )
+  return worker_env.make(make, batch_size, settings, f'dm:{name}')
 
 
 def make_streams(
@@ -65,20 +57,18 @@ def make_streams(
   factory = factories.find(name)
   if factory is None:
     raise ValueError(
-      f'dm:{name} names no function: it must be dm:module:function, a function '
-      'that returns a dm_env environment, in a module that can be imported'
+      f'dm:{name} is not found: write dm:module:function, a function that '
+      'returns a dm_env environment, in a module that can be imported'
     )
   streams = []
   for seed in seeds:
     own = {'seed': int(seed), **kwargs} if _takes_seed(factory) else kwargs
-    with foreign.boundary(f'cannot make dm:{name}'):
-      env = factory(**own)
-    for member in ('reset', 'step', 'observation_spec', 'action_spec'):
-      if isinstance(env, type) or not hasattr(env, member):
-        raise foreign.InvalidEnvironmentError(
-          f'dm:{name} must make a dm_env environment (dm_env.Environment), got '
-          f'{type(env).__name__}'
-        )
+    env = factories.make(
+      functools.partial(factory, **own),
+      f'dm:{name}',
+      'dm_env environment (dm_env.Environment)',
+      ('reset', 'step', 'observation_spec', 'action_spec'),
+    )
     streams.append(single_stream_env.SingleStreamEnv(env))
   return batched_env.StreamBatch(streams)
 

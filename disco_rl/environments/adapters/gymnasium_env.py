@@ -1,10 +1,10 @@
-"""Gymnasium environments, `gym:<id>`, in this library's convention.
+"""Adapts Gymnasium environments, `gym:<id>`, to this library's convention.
 
   env = registry.get_environment('gym:CartPole-v1', batch_size=8)
 
 Any environment with discrete actions is supported. Each stream is reset within
 the step that ends an episode, so there are no dummy steps. Truncation by a time
-limit is treated like termination, as published.
+limit is treated like termination, as in the published code.
 """
 
 import collections
@@ -36,7 +36,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
   del name
   return worker_env.get_config(
     kwargs=dict(),  # Keyword arguments of `gymnasium.make` or the factory.
-    frame_stack=1,  # Observations that are stacked, along their last axis.
+    frame_stack=1,  # Number of observations stacked along the last axis.
   )
 
 
@@ -65,14 +65,7 @@ def build(
   make = functools.partial(
     make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
   )
-  return worker_env.make(
-    make,
-    batch_size,
-    settings.random_seed,
-    settings.num_workers,
-    f'gym:{name}',
-    settings.worker_timeout,
-  )
+  return worker_env.make(make, batch_size, settings, f'gym:{name}')
 
 
 def make_streams(
@@ -82,14 +75,12 @@ def make_streams(
   make_env = _env_maker(name, kwargs)
   streams = []
   for seed in seeds:
-    with foreign.boundary(f'cannot make gym:{name}'):
-      env = make_env()
-    for member in ('reset', 'step', 'action_space', 'observation_space'):
-      if isinstance(env, type) or not hasattr(env, member):
-        raise foreign.InvalidEnvironmentError(
-          f'gym:{name} must make a Gymnasium environment (gymnasium.Env), got '
-          f'{type(env).__name__}'
-        )
+    env = factories.make(
+      make_env,
+      f'gym:{name}',
+      'Gymnasium environment (gymnasium.Env)',
+      ('reset', 'step', 'action_space', 'observation_space'),
+    )
     streams.append(GymStream(env, int(seed), frame_stack))
   return batched_env.StreamBatch(streams)
 
@@ -104,6 +95,10 @@ class GymStream:
       env: an environment with discrete actions.
       seed: seed of the first reset; later resets are not seeded.
       frame_stack: how many observations are stacked.
+
+    Raises:
+      ValueError: if `frame_stack` is less than 1.
+      InvalidEnvironmentError: if the spaces are not supported.
     """
     if frame_stack < 1:
       raise ValueError(f'frame_stack must be at least 1, got {frame_stack}')
@@ -115,7 +110,8 @@ class GymStream:
       )
     if int(space.n) > np.iinfo(np.int32).max:
       raise foreign.InvalidEnvironmentError(
-        f'{_describe(env)} has {space.n} actions; they are numbers of 32 bits'
+        f'{_describe(env)} has {space.n} actions; at most 2**31 - 1 are '
+        'supported'
       )
     self._env = env
     self._num_actions = int(space.n)
@@ -145,7 +141,7 @@ class GymStream:
   def reset(
     self, rng_key: chex.PRNGKey | None = None
   ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
-    """Starts an episode; `rng_key` is not used, but the constructor's seed."""
+    """Starts an episode; seeded by the constructor, not by `rng_key`."""
     del rng_key
     timestep = _timestep(dm_env.StepType.FIRST, 0.0, self._start_episode())
     return base.UnusedEnvState(), timestep
@@ -173,8 +169,8 @@ class GymStream:
     """Returns None: Gymnasium has no interface for an environment's state."""
 
   def restore(self, snapshot: Any) -> None:
-    """Raises an error: there are no snapshots."""
-    raise NotImplementedError(f'{_describe(self._env)} makes no snapshots')
+    """Raises a `NotImplementedError`: there are no snapshots."""
+    raise NotImplementedError(f'{_describe(self._env)} cannot make snapshots')
 
   def close(self) -> None:
     """Closes the environment."""
@@ -196,14 +192,14 @@ class GymStream:
     if isinstance(result, tuple):
       given = f'{len(result)} values'
     raise foreign.InvalidEnvironmentError(
-      f'{_describe(self._env)}: {method} returned {given}; Gymnasium wants '
+      f'{_describe(self._env)}: {method} returned {given}; Gymnasium needs '
       f'{wanted}'
     )
 
   def _check_number(self, name: str, value: Any) -> None:
-    """Checks that a part of what `step` returned is one number or boolean."""
+    """Checks that one of the values of `step` is a number or a boolean."""
     if isinstance(value, bool | int | float | np.bool_ | np.number):
-      return  # The usual cases; the rest is slower.
+      return  # The common types, without the slower checks.
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in 'biuf':
       shown = type(value).__name__
@@ -215,7 +211,7 @@ class GymStream:
       )
 
   def _show(self, observation: Any) -> Any:
-    """Stacks the last observations; repeats the first of an episode."""
+    """Encodes and stacks observations, padded with an episode's first one."""
     frame = self._encode(observation)
     if self._frames.maxlen == 1:
       return frame
@@ -234,7 +230,7 @@ def _env_maker(
     return functools.partial(factory, **kwargs)
   module, _, env_id = name.rpartition(':')
   if module:
-    factories.import_modules([module])  # Which registers the id.
+    factories.import_modules([module])  # Registers the id.
   try:
     with foreign.boundary(f'cannot make gym:{name}', passes=ValueError):
       gymnasium.spec(env_id)
@@ -243,7 +239,7 @@ def _env_maker(
       raise
     near = utils.did_you_mean(env_id, gymnasium.registry)
     raise ValueError(
-      f'gym:{name} is neither an id that Gymnasium knows nor module:factory'
+      f'gym:{name} is neither a registered id of Gymnasium nor module:factory'
       f'{near}: {error.__cause__}'
     ) from None
   return functools.partial(gymnasium.make, env_id, **kwargs)
@@ -255,7 +251,7 @@ def _describe(env: gymnasium.Env) -> str:
 
 
 def _stack_frames(*frames: np.ndarray) -> np.ndarray:
-  """Stacks along the last axis; a new one for scalars and 2D images."""
+  """Stacks along the last axis, or a new one for scalars and 2D images."""
   if frames[0].ndim in (0, 2):
     return np.stack(frames, axis=-1)
   return np.concatenate(frames, axis=-1)
@@ -264,7 +260,7 @@ def _stack_frames(*frames: np.ndarray) -> np.ndarray:
 def _encoder(
   space: gymnasium.Space, where: str
 ) -> tuple[types.SpecsTree, _Encode]:
-  """Returns the specs of a space's elements, and a function to arrays."""
+  """Returns the specs of a space's elements, and their encoder to arrays."""
   spaces = gymnasium.spaces
   if isinstance(space, spaces.Dict):
     inner = {k: _encoder(s, f'{where}/{k}') for k, s in space.items()}
@@ -308,7 +304,7 @@ def _encoder(
 def _to_array(
   space: gymnasium.Space, dtype: np.dtype, where: str, x: Any
 ) -> np.ndarray:
-  """Converts an element of a Box; a copy, since some environments reuse it."""
+  """Copies an element of a Box, since some environments reuse the array."""
   array = np.asarray(x)
   can_cast = array.dtype.kind in 'biu' or (
     array.dtype.kind == 'f' and dtype.kind == 'f'
@@ -319,7 +315,7 @@ def _to_array(
       f'{array.shape}, but its space is {space.dtype} of the shape '
       f'{space.shape}'
     )
-  with np.errstate(over='ignore'):  # Infinity is reported.
+  with np.errstate(over='ignore'):  # Infinity is reported by `guarded_env`.
     return np.array(array, dtype)
 
 
@@ -339,7 +335,7 @@ def _one_hots(sizes: Any, start: Any, where: str) -> tuple[Any, _Encode]:
     if not is_known:
       raise foreign.InvalidEnvironmentError(
         f'{where} has the observation {str(x)[:100]}, which is not in its '
-        f'space: whole numbers from {start}, fewer than {sizes}'
+        f'space: integers from {start}, with {sizes} values each'
       )
     encoded = np.zeros(total, np.float32)
     encoded[first + index] = 1.0

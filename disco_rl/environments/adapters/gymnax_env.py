@@ -1,4 +1,4 @@
-"""gymnax environments, `gymnax:<id>`, on the device.
+"""Adapts gymnax environments, `gymnax:<id>`, which run on the device.
 
   env = registry.get_environment('gymnax:Breakout-MinAtar', batch_size=8)
 
@@ -24,7 +24,7 @@ from disco_rl.environments import base
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
-  """Makes the default settings: all parameters that are single numbers."""
+  """Makes the default settings: the scalar parameters of an environment."""
   _, params = _make(name)
   numbers = {
     field.name: getattr(params, field.name)
@@ -40,7 +40,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
   return {
     f'params.{key}': whole
     for key, value in get_config(name).params.items()
-    if type(value) is int  # In JAX, they have 32 bits.
+    if type(value) is int  # JAX stores them as int32.
   }
 
 
@@ -132,7 +132,8 @@ class GymnaxEnvironment(base.Environment):
     self, state: Any, action: types.Array
   ) -> tuple[Any, types.EnvironmentTimestep]:
     rng, env_state = state
-    rng, step_rng = jax.random.split(rng)  # gymnax splits it for the reset.
+    rng, step_rng = jax.random.split(rng)
+    # gymnax resets automatically, with a key that it splits from `step_rng`.
     observation, env_state, reward, terminated, truncated, _ = self._env.step(
       step_rng, env_state, action, self._params
     )

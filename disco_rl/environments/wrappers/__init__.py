@@ -1,1 +1,1 @@
-"""Wrappers that make batched environments from single ones."""
+"""Wrappers that batch single streams, or check environments."""

@@ -96,6 +96,9 @@ class BatchedSingleStreamEnvironment(StreamBatch):
       batch_size: B, the number of streams.
       env_settings: a mapping with a `random_seed`, from which a different
         `random_seed` is drawn for each stream.
+
+    Raises:
+      ValueError: if the batch is empty, or there is no `random_seed`.
     """
     base.check_batch_size(batch_size)
     if 'random_seed' not in env_settings:
@@ -124,7 +127,7 @@ class BatchedSingleStreamEnvironment(StreamBatch):
 def _stack(
   timesteps: list[types.EnvironmentTimestep],
 ) -> types.EnvironmentTimestep:
-  """Stacks B timesteps to one with leaves [B, ...], on the host."""
+  """Stacks B timesteps into one with leaves [B, ...], on the host."""
   try:
     return jax.tree.map(lambda *xs: np.stack(xs), *timesteps)
   except ValueError:
@@ -134,5 +137,5 @@ def _stack(
       raise
     raise foreign.InvalidEnvironmentError(
       f'the observations of stream {other} have the shapes {shapes[other]}, '
-      f'but those of stream 0 {shapes[0]}; all must be as in the spec'
+      f'but those of stream 0 {shapes[0]}; all must match the spec'
     ) from None

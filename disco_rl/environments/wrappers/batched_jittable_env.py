@@ -13,7 +13,7 @@ from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import timesteps
 
-_STEP_KEY = 2  # `jax.random.split` makes 0 and 1.
+_STEP_KEY = 2  # Folded in; `jax.random.split` uses 0 and 1.
 
 
 class SingleStreamJittable(Protocol):
@@ -53,7 +53,7 @@ class BatchedJittableEnvironment(base.Environment):
 
   `step` and `reset` are pure and can be jitted, vmapped and scanned over.
   Streams differ only by their random key. Each step splits it into the next key
-  and that of a reset, and folds a number into it for the stream's `step`.
+  and the key of a reset, and folds a number into it for the key of `step`.
   """
 
   is_jittable = True
@@ -116,8 +116,8 @@ class BatchedJittableEnvironment(base.Environment):
     self, state: EnvState, action: types.Array
   ) -> tuple[EnvState, types.EnvironmentTimestep]:
     rng, rng_now = jax.random.split(state.rng)
-    # The reset's key is the published one. The step needs another key, and not
-    # one derived from it, for independent draws.
+    # The reset has the same key as in the published code. The key of the step
+    # is not derived from it, so that their draws are independent.
     step_rng = jax.random.fold_in(state.rng, _STEP_KEY)
     env_state = self._env.step(step_rng, state.state, action)
     is_terminal = self._env.is_terminal(env_state)

@@ -1,4 +1,4 @@
-"""Environments whose errors and mistakes are reported in one sentence."""
+"""Wraps environments to report their errors in one sentence."""
 
 from collections.abc import Callable
 import functools
@@ -14,7 +14,7 @@ from disco_rl.environments import base
 from disco_rl.environments import foreign
 from disco_rl.environments import timesteps
 
-# What an environment has.
+# Attributes that every environment has.
 _MEMBERS = (
   *('reset', 'step', 'single_observation_spec', 'single_action_spec'),
   *('batch_size', 'is_jittable'),
@@ -22,9 +22,9 @@ _MEMBERS = (
 
 
 class GuardedEnvironment(base.Environment):
-  """Another environment, whose errors become `ForeignCodeError`s.
+  """Wraps an environment, and converts its errors to `ForeignCodeError`s.
 
-  Timesteps are checked against the specs: on the host as they arrive, in JAX
+  Timesteps are checked against the specs: on the host at every step, in JAX
   when `reset` and `step` are traced.
 
   Attributes:
@@ -32,18 +32,22 @@ class GuardedEnvironment(base.Environment):
   """
 
   def __init__(self, env: base.Environment, name: str):
-    """Checks the specs.
+    """Wraps an environment, and checks its specs.
 
     Args:
       env: the environment.
-      name: its name.
+      name: its name, for messages.
+
+    Raises:
+      InvalidEnvironmentError: if its specs are not supported.
+      ForeignCodeError: if it fails to return them.
     """
     super().__init__(env.batch_size)
     self.name = name
     self.is_jittable = bool(env.is_jittable)
     self._env = env
     self._num_steps = 0
-    with foreign.boundary(f'{name} failed when it made its specs'):
+    with foreign.boundary(f'{name} failed to return its specs'):
       self._observation_spec = env.single_observation_spec()
       self._action_spec = env.single_action_spec()
     self._layout = timesteps.make_layout(
@@ -115,7 +119,7 @@ class GuardedEnvironment(base.Environment):
   def _checked(
     self, result: Any, method: str
   ) -> tuple[Any, types.EnvironmentTimestep]:
-    """Checks what `reset` or `step` returned."""
+    """Checks the result of `reset` or `step`."""
     if not isinstance(result, tuple) or len(result) != 2:
       raise foreign.InvalidEnvironmentError(
         f'{self.name}: {method} returned {type(result).__name__}; a pair of '
@@ -131,7 +135,7 @@ class GuardedEnvironment(base.Environment):
 def make(
   build: Callable[[], Any], batch_size: int, name: str
 ) -> base.Environment:
-  """Makes an environment, and checks that it is one.
+  """Makes an environment, and checks its type and batch size.
 
   Args:
     build: makes the environment.
@@ -140,6 +144,10 @@ def make(
 
   Returns:
     The environment.
+
+  Raises:
+    InvalidEnvironmentError: if the result is not an environment of B streams.
+    ForeignCodeError: if `build` raises an error.
   """
   with foreign.boundary(f'cannot make {name}', passes=ValueError):
     env = build()
@@ -152,7 +160,7 @@ def make(
     )
   if env.batch_size != batch_size:
     raise foreign.InvalidEnvironmentError(
-      f'{name} made {env.batch_size} streams, but was asked for {batch_size}'
+      f'{name} made {env.batch_size} streams instead of {batch_size}'
     )
   return env
 
@@ -173,7 +181,7 @@ class GuardedFn:
     self.__name__ = getattr(env_fn, '__name__', type(env_fn).__name__)
 
   def __call__(self, batch_size: int, seed: int) -> base.Environment:
-    """Makes an environment from a batch size and a seed."""
+    """Makes an environment; one in JAX is traced the first time."""
     build = functools.partial(self._env_fn, batch_size, seed)
     env = make(build, batch_size, self._env_name)
     try:

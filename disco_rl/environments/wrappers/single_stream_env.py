@@ -1,4 +1,4 @@
-"""A dm_env environment as one stream that resets automatically."""
+"""Wraps a dm_env environment as one stream that resets automatically."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class SingleStreamEnv(base.Environment):
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of the observation, 64-bit dtypes cast to 32."""
     specs = self._env.observation_spec()
-    timesteps.make_layout(type(self._env).__name__, 1, specs)  # Checks them.
+    timesteps.make_layout(type(self._env).__name__, 1, specs)  # Only checks.
     return jax.tree.map(
       lambda spec: types.ArraySpec(
         tuple(spec.shape),
@@ -87,7 +87,7 @@ class SingleStreamEnv(base.Environment):
     observation = timestep.observation
     if timestep.last():
       observation = self._checked(self._env.reset(), 'reset').observation
-    # In dm_env, the reward of FIRST is None.
+    # In dm_env, the reward of a FIRST timestep is None.
     reward = 0.0 if timestep.reward is None else timestep.reward
     if np.shape(reward) or np.asarray(reward).dtype.kind not in 'biuf':
       raise foreign.InvalidEnvironmentError(
@@ -124,7 +124,7 @@ class SingleStreamEnv(base.Environment):
 def _timestep(
   step_type: dm_env.StepType, reward: float, observation: Any
 ) -> types.EnvironmentTimestep:
-  with np.errstate(over='ignore'):  # Infinity is reported.
+  with np.errstate(over='ignore'):  # Infinity is reported by `guarded_env`.
     return types.EnvironmentTimestep(
       observation=utils.cast_to_single_precision(observation, host_data=True),
       step_type=np.asarray(step_type, np.int32),

@@ -1,4 +1,4 @@
-"""Environments on the host that are stepped in worker processes.
+"""Steps environments on the host in worker processes.
 
 Workers are faster if a step takes longer than sending its result through a pipe
 (some tenths of a millisecond).
@@ -23,7 +23,7 @@ from disco_rl.environments import factories
 from disco_rl.environments import foreign
 from disco_rl.environments.wrappers import worker_process
 
-# Seconds that a worker has for an answer, by default.
+# Default time limit for an answer of a worker, in seconds.
 TIMEOUT = 600.0
 
 _SECONDS_TO_CLOSE = 5.0
@@ -48,68 +48,66 @@ class RemoteTracebackError(Exception):
 
 
 def get_config(**more: Any) -> config_dict.ConfigDict:
-  """Makes the settings of environments that `make` makes.
+  """Makes the default settings of `make`.
 
   Args:
-    **more: further settings of one kind of environment.
+    **more: further settings of a kind of environment, or other defaults.
 
   Returns:
     The settings.
   """
-  return config_dict.ConfigDict(
-    dict(
-      random_seed=0,
-      num_workers=0,  # Worker processes; 0 to use this process.
-      worker_timeout=TIMEOUT,  # Seconds, see `make`.
-      **more,
-    )
+  settings = dict(
+    random_seed=0,  # From which the seeds of the streams are drawn.
+    num_workers=0,  # Processes, which must divide B; 0 to use this process.
+    # Time limit in seconds for every answer of a worker: for a step of its
+    # streams and, the first time, for making them.
+    worker_timeout=TIMEOUT,
   )
+  return config_dict.ConfigDict({**settings, **more})
 
 
 def make(
   make_streams: worker_process.StreamsFn,
   batch_size: int,
-  random_seed: int,
-  num_workers: int,
+  settings: config_dict.ConfigDict,
   name: str,
-  timeout: float = TIMEOUT,
 ) -> base.Environment:
   """Makes B streams, in this process or in worker processes.
 
   The timesteps do not depend on the number of workers.
 
   Args:
-    make_streams: makes streams from their seeds; with workers it must be
-      picklable.
+    make_streams: makes an environment with one stream per seed; with workers it
+      must be picklable.
     batch_size: B.
-    random_seed: seed from which the streams' seeds are drawn.
-    num_workers: number of processes, which must divide B; 0 for no workers.
-    name: what error messages call the environment.
-    timeout: seconds that a worker has for every answer: for a step of its
-      streams, and at first for making them. The run ends with an error then.
+    settings: see `get_config`.
+    name: name of the environment, for messages.
 
   Returns:
     The environment.
+
+  Raises:
+    ValueError: if B is not positive, or the settings are invalid.
+    WorkerError: if a worker fails to make its streams.
   """
   base.check_batch_size(batch_size)
+  num_workers, timeout = settings.num_workers, settings.worker_timeout
   fields.check(fields.TIMEOUT, f'{name}.worker_timeout', timeout)
   if num_workers < 0 or (num_workers and batch_size % num_workers):
     raise ValueError(
       f'num_workers must be 0 or divide the {batch_size} environments of '
       f'{name}, got {num_workers}'
     )
-  seeds = [
-    int(seed)
-    for seed in np.random.SeedSequence(random_seed).generate_state(batch_size)
-    >> 1  # Some environments want seeds below 2**31.
-  ]
+  sequence = np.random.SeedSequence(settings.random_seed)
+  # Some environments need seeds below 2**31.
+  seeds = [int(seed) >> 1 for seed in sequence.generate_state(batch_size)]
   if not num_workers:
     return make_streams(seeds)
   return WorkerEnvironment(make_streams, seeds, num_workers, name, timeout)
 
 
 class WorkerEnvironment(base.Environment):
-  """Streams in worker processes, which end by `close` or garbage collection."""
+  """Steps streams in processes that end by `close` or garbage collection."""
 
   def __init__(
     self,
@@ -125,8 +123,11 @@ class WorkerEnvironment(base.Environment):
       make_streams: picklable; makes an environment with one stream per seed.
       seeds: B seeds.
       num_workers: number of processes, which must divide B.
-      name: what error messages call the environment.
-      timeout: seconds that a worker has for an answer.
+      name: name of the environment, for messages.
+      timeout: time limit for every answer of a worker, in seconds.
+
+    Raises:
+      WorkerError: if a worker fails, dies or does not answer.
     """
     super().__init__(len(seeds))
     self._name = name
@@ -241,8 +242,8 @@ class _Worker:
     ready = connection.wait([self._pipe, self._process.sentinel], seconds)
     if not ready:
       raise WorkerError(
-        f'{self._name} gave no answer to {method} within {timeout:g} seconds, '
-        'the setting env.worker_timeout'
+        f'{self._name} did not answer {method} within {timeout:g} seconds (the '
+        'setting env.worker_timeout)'
       )
     # A worker that died may have sent an answer before, still in the pipe.
     try:
@@ -251,14 +252,14 @@ class _Worker:
       raise self._death() from None
     except Exception as error:
       raise WorkerError(
-        f'{self._name} gave an answer to {method} that cannot be read: '
+        f'the answer of {self._name} to {method} cannot be read: '
         f'{foreign.describe(error)}'
       ) from error
     if is_ok:
       return answer
     failure, text = answer
     cause = RemoteTracebackError(text)
-    if isinstance(failure, ValueError):  # As it would be without workers.
+    if isinstance(failure, ValueError):  # The same error as without workers.
       raise failure from cause
     raise WorkerError(f'{self._name} {_after_name(failure)}') from cause
 
@@ -275,9 +276,9 @@ class _Worker:
   def _death(self) -> WorkerError:
     self._process.join(_SECONDS_TO_CLOSE)
     return WorkerError(
-      f'{self._name} died with exit code {self._process.exitcode}; a negative '
-      'one is the signal that killed it. At the very start, a script of yours '
-      "without `if __name__ == '__main__':` is the usual cause"
+      f'{self._name} died with exit code {self._process.exitcode} (if it is '
+      'negative, the signal that killed it). If it died at its start, the '
+      "usual cause is a script without `if __name__ == '__main__':`"
     )
 
 

@@ -1,4 +1,4 @@
-"""The other side of `worker_env`: what a worker process does."""
+"""Runs streams inside a worker process of `worker_env`."""
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
@@ -28,10 +28,10 @@ _SIGNALS = tuple(
 
 @contextlib.contextmanager
 def signals_blocked() -> Iterator[None]:
-  """Blocks the signals of a group in processes that start within a block.
+  """Blocks signals to the process group while workers are started.
 
-  A new process inherits it, so that no signal ends it before `serve` ignores
-  them. This process handles those that arrive afterwards.
+  A new process inherits the signal mask, so that no signal ends it before
+  `serve` ignores them. This process receives pending signals after the block.
   """
   if not hasattr(signal, 'pthread_sigmask'):
     yield
@@ -49,14 +49,14 @@ def serve(
   seeds: list[int],
   modules: Sequence[str],
 ) -> None:
-  """Builds the streams of a worker, and answers until the pipe is closed.
+  """Builds a worker's streams, and answers requests until the pipe closes.
 
   Args:
     pipe: receives pairs of a method and its argument; each is answered by
       `(True, result)` or `(False, (error, text of the traceback))`.
     make_streams: makes an environment with one stream per seed.
     seeds: the seeds.
-    modules: modules to import first.
+    modules: names of modules to import first.
   """
   _ignore_signals()
   _end_with_parent()
@@ -113,12 +113,12 @@ def _answer(env: base.Environment, method: str, argument: Any) -> Any:
 
 
 def _to_sendable(error: BaseException) -> tuple[Exception, str]:
-  """Returns an error of this library, and the text of its traceback."""
+  """Converts an error to a picklable one, with the text of its traceback."""
   text = ''.join(traceback.format_exception(error))
   # Exactly these types: others may need more arguments than their message.
   for kind in (foreign.InvalidEnvironmentError, foreign.ForeignCodeError):
     if isinstance(error, kind):
       return kind(str(error)), text
-  if isinstance(error, ValueError):  # What this library refuses.
+  if isinstance(error, ValueError):  # E.g. an invalid setting.
     return ValueError(str(error)), text
   return foreign.ForeignCodeError(foreign.describe(error)), text
