@@ -266,6 +266,7 @@ class Agent:
       rollout.replace(states=first_state),
       rng,
       backprop=is_meta_training,
+      whole_outputs=is_meta_training,
     )
     log = dict(out.log)
     if is_meta_training:

@@ -143,7 +143,9 @@ def make_learner(
     rng: chex.PRNGKey,
   ) -> tuple[LearnerState, LearnerOutput]:
     file_format.check_like({} if eta is None else eta, eta_spec, 'eta')
-    state, out = step.update(eta, state, rollout, rng)
+    state, out = step.update(
+      eta, state, rollout, rng, whole_outputs=with_outputs
+    )
     return state, out if with_outputs else LearnerOutput(out.log, out.net_state)
 
   return Learner(init, update)

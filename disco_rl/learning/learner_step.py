@@ -101,15 +101,20 @@ class LearnerStep:
     self._hyper_params = dict(hyper_params)
     self._axis_name = axis_name
     self._mixed_mode = False
+    self._unroll_taken = self._unroll_reduced = None
     if isinstance(network, types.PolicyNetwork):
       self._unroll, self._unroll_taken = network.unroll, network.unroll_taken
+      self._unroll_reduced = network.unroll_reduced
     else:
-      self._unroll, self._unroll_taken = network, None
+      self._unroll = network
     # Only the names are needed; they do not depend on the number of actions.
     one_action = types.ActionSpec((), jnp.int32, 0, 0)
     self._model_outputs = frozenset(update_rule.model_output_spec(one_action))
     self._learns_taken_actions_only = (
       self._unroll_taken is not None and update_rule.learns_taken_actions_only
+    )
+    self._can_summarize = (
+      self._unroll_reduced is not None and self._learns_taken_actions_only
     )
 
   def in_mixed_mode(self) -> 'LearnerStep':
@@ -161,6 +166,7 @@ class LearnerStep:
     rollout: types.ActorRollout,
     rng: chex.PRNGKey,
     backprop: bool = True,
+    whole_outputs: bool = False,
   ) -> tuple[LearnerState, LearnerOutput]:
     """Updates θ once, on one batch of trajectories.
 
@@ -173,6 +179,10 @@ class LearnerStep:
       rng: for rules that need randomness.
       backprop: whether the new θ is differentiable in η through the rule's
         targets. The numbers are the same either way.
+      whole_outputs: whether the outputs of online and target network are
+        returned as a whole. Otherwise, a summary may stand for those per action
+        (see `UpdateRule.summary_fn`), which is faster and the same up to
+        rounding.
 
     Returns:
       The state after, and the log with intermediate results.
@@ -180,7 +190,15 @@ class LearnerStep:
     checks.check_actor_rollout(rollout)
     params = state.params
     net_state = rollout.first_state(time_axis=0)
-    outputs = self._unroll_for_learning(params, net_state, rollout)
+    unroll = self._unroll
+    outputs = None
+    if not whole_outputs and self._can_summarize:
+      summarize = self.update_rule.summary_fn(eta)
+      if summarize is not None:
+        outputs = self._unroll_summarized(params, net_state, rollout, summarize)
+        unroll = self._target_unroll(summarize)
+    if outputs is None:
+      outputs = self._unroll_for_learning(params, net_state, rollout)
     agent_out = outputs.agent_out
     critic_state, value_out, critic_log = self._update_critic(
       state.critic, rollout, agent_out['logits']
@@ -195,7 +213,7 @@ class LearnerStep:
       dict(state.meta_state),
       inputs,
       self._hyper_params,
-      base.with_first_reset(self._unroll, rollout),
+      base.with_first_reset(unroll, rollout),
       rng,
       self._axis_name,
     )
@@ -228,7 +246,9 @@ class LearnerStep:
       )(outputs.learned_out)
       (grads,) = outputs.pullback(out_grads)
     log['total_loss'] = total_loss
-    if self.update_rule.logs_of_all_actions:
+    if base.SUMMARY in agent_out:
+      log |= self.update_rule.summary_log(agent_out[base.SUMMARY])
+    elif self.update_rule.logs_of_all_actions:
       _, full_log = self._loss(inputs, meta_out, weights, backprop=False)
       log |= {k: full_log[k] for k in self.update_rule.logs_of_all_actions}
     log |= critic_log
@@ -358,9 +378,61 @@ class LearnerStep:
         agent_out, new_net_state, agent_out, rollout.actions, pullback
       )
     agent_out, new_net_state = unroll(params)
+    learned = self._unroll_taken_actions(params, net_state, rollout)
+    return _Outputs(agent_out, new_net_state, *learned)
+
+  def _unroll_taken_actions(
+    self,
+    params: types.AgentParams,
+    net_state: types.HaikuState,
+    rollout: types.ActorRollout,
+  ) -> tuple[types.AgentOuts, types.Array, Callable[..., Any]]:
+    """Returns `learned_out`, `learned_actions` and `pullback` of `_Outputs`."""
     learned_out, pullback, actions = jax.vjp(
       lambda p: self.unroll_for_loss(p, net_state, rollout),
       params,
       has_aux=True,
     )
-    return _Outputs(agent_out, new_net_state, learned_out, actions, pullback)
+    return learned_out, actions, pullback
+
+  def _unroll_summarized(
+    self,
+    params: types.AgentParams,
+    net_state: types.HaikuState,
+    rollout: types.ActorRollout,
+    summarize: Callable[[types.AgentOuts], dict[str, Any]],
+  ) -> _Outputs:
+    """Does the same with a summary of all outputs per action."""
+    assert self._unroll_reduced is not None
+    learned = self._unroll_taken_actions(params, net_state, rollout)
+    flat_out = {
+      k: v for k, v in learned[0].items() if k not in self._model_outputs
+    }
+    model_summary, new_net_state = self._unroll_reduced(
+      params,
+      net_state,
+      rollout.observations,
+      rollout.is_last,
+      lambda outs: summarize({k: outs[k] for k in self._model_outputs}),
+    )
+    summary = {**summarize(flat_out), **model_summary}
+    agent_out = {**flat_out, base.SUMMARY: summary}
+    return _Outputs(agent_out, new_net_state, *learned)
+
+  def _target_unroll(
+    self, summarize: Callable[[types.AgentOuts], dict[str, Any]]
+  ) -> types.AgentUnrollFn:
+    """Makes an unroll function with a summary instead of most outputs."""
+    assert self._unroll_reduced is not None
+    unroll_reduced = self._unroll_reduced
+
+    def unroll(*args: Any) -> tuple[types.AgentOuts, types.HaikuState]:
+      return unroll_reduced(
+        *args,
+        lambda outs: {
+          'logits': outs['logits'],
+          base.SUMMARY: summarize(outs),
+        },
+      )
+
+    return unroll

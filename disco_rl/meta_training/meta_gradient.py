@@ -314,7 +314,13 @@ class MetaAgent:
     rng: chex.PRNGKey,
   ) -> tuple[agent_lib.LearnerState, Any]:
     """Updates agent and critic once, and computes the terms of the targets."""
-    learner, out = agent.learner.update(eta, learner, rollout, rng)
+    learner, out = agent.learner.update(
+      eta,
+      learner,
+      rollout,
+      rng,
+      whole_outputs=self._regularizer is not None,
+    )
     assert out.meta_out is not None and out.agent_out is not None
     terms = agent.update_rule.target_terms(out.meta_out, self._axis_name)
     if self._regularizer is not None:

@@ -18,6 +18,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import initializers
 from disco_rl.networks import lstm
+from disco_rl.networks import prediction_embeddings
 from disco_rl.update_rules import input_transforms
 
 
@@ -112,6 +113,7 @@ class LSTM(MetaNet):
       self._embedding_size,
       self._policy_channels,
       axis_name,
+      prediction_embeddings.precomputed(inputs, 0),
     )
     weights = lstm.get_weights(
       embedded.base.shape[-1], self._hidden_size, name='lstm'
@@ -211,6 +213,7 @@ class MetaLSTM(hk.Module):
       self._pred_embedding_size,
       self._policy_channels,
       axis_name,
+      prediction_embeddings.precomputed(inputs, 1),
     )
     y_hat_emb = embedded.y_net(jax.nn.softmax(meta_out['y']))
     x = jnp.concatenate(
@@ -297,6 +300,7 @@ def _embed(
   embedding_size: Sequence[int],
   policy_channels: Sequence[int],
   axis_name: Any | None,
+  precomputed: Mapping[tuple[str, ...], jax.Array],
 ) -> _Embedded:
   """Embeds all inputs, with parameters that belong to the calling module."""
   y_net = hk.nets.MLP(embedding_size)
@@ -309,7 +313,7 @@ def _embed(
 
   # Several inputs share a prefix of expensive transforms, which is computed
   # once.
-  shared: dict[tuple[str, ...], jax.Array] = {}
+  shared = dict(precomputed)
 
   def transformed(source: str, transforms: tuple[str, ...]) -> jax.Array:
     if not transforms:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import action_models
+from disco_rl.networks import blocks
 from disco_rl.networks import cores
 from disco_rl.networks import initializers
 from disco_rl.networks import precision as precision_lib
@@ -60,6 +61,9 @@ class MLPHeadNet(hk.Module):
     """
     super().__init__(name=module_name)
     self._out_spec = out_spec
+    self._widest_output = max(
+      [math.prod(spec.shape) for spec in out_spec.values()], default=1
+    )
     self._head_w_init = initializers.truncated_normal(head_w_init_std)
     self._core = None
     if core is not None:
@@ -73,13 +77,18 @@ class MLPHeadNet(hk.Module):
         out_spec=model_out_spec,
         **(model_kwargs or {}),
       )
+      num_actions = utils.get_num_actions_from_spec(action_spec)
+      self._widest_output = num_actions * max(
+        math.prod(spec.shape) for spec in model_out_spec.values()
+      )
 
   def __call__(
     self,
     inputs: Any,
     should_reset: types.Array | None = None,
     actions: types.Array | None = None,
-  ) -> dict[str, jax.Array]:
+    reduce_fn: Callable[[dict[str, jax.Array]], Any] | None = None,
+  ) -> Any:
     """Applies the network.
 
     Args:
@@ -87,10 +96,14 @@ class MLPHeadNet(hk.Module):
       should_reset: [T, B] or [B], True where the memory is reset before the
         step. None for one step, [B], and no resets.
       actions: [T, B] or [B], the actions to predict for; None for all actions.
+      reduce_fn: applied to the outputs in blocks of rows, if given; a function
+        from outputs of rows [n, ...] to a tree of [n, ...]. Not together with
+        `actions`.
 
     Returns:
       Name to [T, B, *spec.shape] or [B, *spec.shape]. Without `actions`, the
       outputs of the action model have an axis of actions before `spec.shape`.
+      With `reduce_fn`, its results, as [T, B, ...] or [B, ...].
     """
     if should_reset is None:
       should_reset = _no_resets(inputs, num_dims=1)
@@ -103,11 +116,22 @@ class MLPHeadNet(hk.Module):
         jnp.reshape(should_reset, (-1, shape[-1])),
       )
       embedding = embedding.reshape(-1, embedding.shape[-1])
-    outs = self._head_pass(embedding)
-    if self._action_model is not None:
-      actions = None if actions is None else merge(actions)
-      outs.update(self._action_model(embedding, actions))
-    return {name: x.reshape(shape + x.shape[1:]) for name, x in outs.items()}
+    actions = None if actions is None else merge(actions)
+
+    # No method, whose name would become part of the parameter names.
+    def predict(embedding: jax.Array) -> dict[str, jax.Array]:
+      outs = self._head_pass(embedding)
+      if self._action_model is not None:
+        outs.update(self._action_model(embedding, actions))
+      return outs
+
+    if reduce_fn is None:
+      outs = predict(embedding)
+    else:
+      outs = blocks.map_rows(
+        lambda rows: reduce_fn(predict(rows)), embedding, self._widest_output
+      )
+    return jax.tree.map(lambda x: x.reshape(shape + x.shape[1:]), outs)
 
   def unroll(
     self,
@@ -129,6 +153,26 @@ class MLPHeadNet(hk.Module):
     if should_reset is None:
       should_reset = _no_resets(inputs, num_dims=2)
     return self(inputs, should_reset, actions)
+
+  def unroll_reduced(
+    self,
+    inputs: Any,
+    should_reset: types.Array | None,
+    reduce_fn: Callable[[dict[str, jax.Array]], Any],
+  ) -> Any:
+    """Applies the network along a trajectory, and `reduce_fn` to its outputs.
+
+    Args:
+      inputs: see `unroll`.
+      should_reset: see `unroll`.
+      reduce_fn: see `__call__`.
+
+    Returns:
+      The results of `reduce_fn`, a tree of [T, B, ...].
+    """
+    if should_reset is None:
+      should_reset = _no_resets(inputs, num_dims=2)
+    return self(inputs, should_reset, None, reduce_fn)
 
   # The two method names are part of the parameter names.
 
@@ -241,7 +285,8 @@ def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
     module: class of modules that are called with `(observations [B, ...],
       should_reset [B], actions [B] or None)`. A method `unroll` takes the same
       with a leading axis of time; without it, modules are called with
-      trajectories, too. Their memory is Haiku state.
+      trajectories, too. A method `unroll_reduced` is optional, see
+      `types.PolicyNetwork`. Their memory is Haiku state.
 
   Returns:
     A function from the module's constructor arguments to a `PolicyNetwork`.
@@ -259,12 +304,16 @@ def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
     unroll = pure(
       lambda net, *inputs: getattr(net, 'unroll', net.__call__)(*inputs)
     )
+    unroll_reduced = pure(lambda net, *inputs: net.unroll_reduced(*inputs))
     return types.PolicyNetwork(
       # Compiled: initialising runs the whole network, one operation at a time.
       init=jax.jit(one_step.init),
       one_step=one_step.apply,
       unroll=unroll.apply,
       unroll_taken=unroll.apply,
+      unroll_reduced=(
+        unroll_reduced.apply if hasattr(module, 'unroll_reduced') else None
+      ),
     )
 
   return build

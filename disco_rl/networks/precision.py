@@ -40,11 +40,29 @@ def with_policy(
 
     return wrapped
 
+  unroll_reduced = wrap(network.unroll_reduced)
+
+  def wrapped_reduced(
+    params: Any,
+    state: Any,
+    observations: Any,
+    should_reset: Any,
+    reduce_fn: Callable[[Any], Any],
+  ) -> tuple[Any, types.HaikuState]:
+    return unroll_reduced(
+      params,
+      state,
+      observations,
+      should_reset,
+      lambda outs: reduce_fn(policy.cast_to_output(outs)),
+    )
+
   return types.PolicyNetwork(
     init=network.init,
     one_step=wrap(network.one_step),
     unroll=wrap(network.unroll),
     unroll_taken=wrap(network.unroll_taken),
+    unroll_reduced=None if unroll_reduced is None else wrapped_reduced,
   )
 
 

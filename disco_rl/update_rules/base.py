@@ -1,6 +1,7 @@
 """The interface of update rules, and functions that callers of rules share."""
 
 import abc
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import chex
@@ -13,6 +14,10 @@ from disco_rl.update_rules import categorical
 from disco_rl.update_rules import checks
 
 ArraySpec = types.ArraySpec
+
+# Entry of an agent's outputs with the summary of those that are left out; see
+# `UpdateRule.summary_fn`.
+SUMMARY = 'summary'
 
 
 class UpdateRule(abc.ABC):
@@ -66,6 +71,39 @@ class UpdateRule(abc.ABC):
       self.flat_output_spec(action_spec),
       self.model_output_spec(action_spec),
     )
+
+  def summary_fn(
+    self, meta_params: types.MetaParams
+  ) -> Callable[[types.AgentOuts], dict[str, Any]] | None:
+    """Returns a function that computes what the targets need of outputs.
+
+    A learner may then leave out outputs per action, which are large, and give
+    `unroll_meta_net` their summary instead: `agent_out` and the outputs of
+    `unroll_policy_fn` have it as the entry `SUMMARY`, beside the policy's
+    logits.
+
+    Args:
+      meta_params: η.
+
+    Returns:
+      A function from outputs, name to [n, ...], to name to trees of [n, ...].
+      Each entry depends on one output only, and outputs may be missing. None,
+      the default, if the rule needs whole outputs.
+    """
+    del meta_params
+    return None
+
+  def summary_log(self, summary: Mapping[str, Any]) -> types.UpdateRuleLog:
+    """Computes `logs_of_all_actions` from the summary of a trajectory.
+
+    Args:
+      summary: the summary of `agent_out`, leaves [T+1, B, ...].
+
+    Returns:
+      Name to scalar.
+    """
+    del summary
+    return {}
 
   @abc.abstractmethod
   def init_meta_state(
@@ -266,12 +304,16 @@ class UpdateRule(abc.ABC):
     checks.check_update_rule_inputs(rollout)
 
   def _check_agent_out(self, agent_out: types.AgentOuts | None) -> None:
-    given = {k: jnp.shape(x) for k, x in (agent_out or {}).items()}
+    outs = dict(agent_out or {})
+    is_summarized = outs.pop(SUMMARY, None) is not None
+    given = {k: jnp.shape(x) for k, x in outs.items()}
     # The number of actions is known from the logits only.
     num_actions = given.get('logits', (1,))[-1]
     action_spec = types.ActionSpec((), jnp.int32, 0, num_actions - 1)
     for name, spec in self.agent_output_spec(action_spec).items():
       if name not in given:
+        if is_summarized:
+          continue
         raise KeyError(
           f'{type(self).__name__} needs the agent output {name!r}; '
           f'rollout.agent_out has {sorted(given)}'

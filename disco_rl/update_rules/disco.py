@@ -8,7 +8,7 @@ observation and an action.
 One file because the rule's class and its inputs are published in this module.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import chex
@@ -19,7 +19,9 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import blocks
 from disco_rl.networks import meta_nets
+from disco_rl.networks import prediction_embeddings
 from disco_rl.update_rules import base
 from disco_rl.update_rules import categorical
 from disco_rl.value_fns import value_utils
@@ -87,6 +89,14 @@ class DiscoUpdateRule(base.UpdateRule):
     )
     init = lambda rng: meta_net.init(rng, self._dummy_inputs(), None)
     self._apply_meta_net = meta_net.apply
+    option = net_kwargs.get('input_option')
+    own_option = dict(net_kwargs.get('meta_rnn_kwargs') or {}).get(
+      'input_option', option
+    )
+    self._reads_only_embeddings = name == 'lstm' and all(
+      o is not None and prediction_embeddings.reads_only_embeddings(o)
+      for o in (option, own_option)
+    )
     # Compiled, since initialising is slow one operation at a time. The state
     # has a separate function, in which no parameters are drawn.
     self._init = jax.jit(init)
@@ -144,6 +154,38 @@ class DiscoUpdateRule(base.UpdateRule):
       target_params=utils.copy_tree(params),
     )
 
+  def summary_fn(
+    self, meta_params: types.MetaParams
+  ) -> Callable[[types.AgentOuts], dict[str, Any]] | None:
+    """Returns the summary of y, z and q; see `base.UpdateRule`.
+
+    The summary of y and z are their embeddings, that of q are the means of the
+    distributions, and `z_mean` is the mean of z's logits.
+    """
+    if not self._reads_only_embeddings:
+      return None
+    networks = prediction_embeddings.get_networks(meta_params)
+
+    def summarize(outs: types.AgentOuts) -> dict[str, Any]:
+      summary: dict[str, Any] = {
+        name: prediction_embeddings.embed(outs[name], networks[name])
+        for name in networks
+        if name in outs
+      }
+      if 'z' in outs:
+        summary['z_mean'] = jnp.mean(outs['z'], axis=(-2, -1))
+      if 'q' in outs:
+        summary['q'] = value_utils.value_logits_to_scalar(
+          outs['q'], self._max_abs_value
+        )
+      return summary
+
+    return summarize
+
+  def summary_log(self, summary: Mapping[str, Any]) -> types.UpdateRuleLog:
+    """Computes the mean of z's logits."""
+    return dict(z=jnp.mean(summary['z_mean'][:-1]))
+
   def unroll_meta_net(
     self,
     meta_params: types.MetaParams,
@@ -165,18 +207,18 @@ class DiscoUpdateRule(base.UpdateRule):
       rollout.observations,
       rollout.should_reset_mask_fwd,
     )
+    summary = self._summarize(meta_params, rollout.agent_out)
+    target_summary = self._summarize(meta_params, target_out)
     value_outs, adv_ema_state, td_ema_state = value_utils.get_value_outs(
       value_net_out=None,
-      q_net_out=rollout.agent_out['q'],
+      q_net_out=summary['q'][..., None],
       target_value_net_out=None,
-      target_q_net_out=target_out['q'],
+      target_q_net_out=target_summary['q'][..., None],
       rollout=rollout,
       pi_logits=rollout.agent_out['logits'],
       discount=self._value_discount,
       lambda_=hyper_params['value_fn_td_lambda'],
       nonlinear_transform=True,
-      categorical_value=True,
-      max_abs_value=self._max_abs_value,
       drop_last=False,
       adv_ema_state=meta_state['adv_ema_state'],
       adv_ema_fn=self._ema,
@@ -193,6 +235,7 @@ class DiscoUpdateRule(base.UpdateRule):
         qv_adv=value_outs.qv_adv,
         normalized_qv_adv=value_outs.normalized_qv_adv,
         target_out=target_out,
+        **self._embeddings(summary, target_summary),
       )
     )
     meta_net_out, rnn_state = self._apply_meta_net(
@@ -222,6 +265,45 @@ class DiscoUpdateRule(base.UpdateRule):
       ),
     )
     return meta_out, new_meta_state
+
+  def _summarize(
+    self, meta_params: types.MetaParams, outs: types.AgentOuts
+  ) -> Mapping[str, Any]:
+    """Summarises outputs [T+1, B, ...], unless that is done already."""
+    if base.SUMMARY in outs:
+      return outs[base.SUMMARY]
+    summarize = self.summary_fn(meta_params)
+    if summarize is None:
+      return dict(
+        q=value_utils.value_logits_to_scalar(outs['q'], self._max_abs_value)
+      )
+    num_steps, batch_size, num_actions, num_bins = outs['q'].shape
+    rows = {
+      name: jnp.asarray(outs[name]).reshape(-1, *outs[name].shape[2:])
+      for name in ('y', 'z', 'q')
+    }
+    summary = blocks.map_rows(summarize, rows, num_actions * num_bins)
+    return jax.tree.map(
+      lambda x: x.reshape(num_steps, batch_size, *x.shape[1:]), summary
+    )
+
+  def _embeddings(
+    self, summary: Mapping[str, Any], target_summary: Mapping[str, Any]
+  ) -> dict[str, Any]:
+    """Returns the inputs of the meta-network that are embedded already."""
+    if not self._reads_only_embeddings:
+      return {}
+    sources = {
+      prediction_embeddings.ONLINE: summary,
+      prediction_embeddings.TARGET: target_summary,
+    }
+    return {
+      prediction_embeddings.EMBEDDINGS: {
+        f'{source}/{name}': outs[name]
+        for source, outs in sources.items()
+        for name in prediction_embeddings.TRANSFORMS
+      }
+    }
 
   def agent_loss(
     self,
