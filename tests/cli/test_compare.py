@@ -50,7 +50,7 @@ def test_what_is_no_run_is_refused(tmp_path, capsys):
 
 
 def test_meta_training_runs_are_compared(tmp_path, capsys):
-  """By environment; the table shows fresh agents and the baseline too."""
+  """By environment; the table also has fresh agents and the baseline."""
   for n, name in enumerate(('one', 'other')):
     run = tmp_path / name
     run.mkdir()

@@ -1,4 +1,4 @@
-"""Runs whose environment fails or returns NaN: exit codes, and what is kept."""
+"""Environments that fail or return NaN: exit codes, and what is saved."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def _arguments(env, trouble, at, out, *more, steps=12):
 
 
 def _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more):
-  """A run stops, is healed, resumed, and the same as one without trouble."""
+  """Checks that a run stops and, once repaired, resumes as if undisturbed."""
   whole, stopped, healed = paths
   assert main.main(_arguments(env, trouble, at, stopped, *more)) == 1
   error = capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Real processes that are killed, interrupted and left without space or output.
 
-Whatever happens, the run goes on by `--resume`, and in the end has the files of
-a run to which nothing happened: bit-exact, and without a lost row.
+After every fault, `--resume` continues the run, and in the end its files are
+those of an undisturbed run: bit-exact, and without a lost row.
 """
 
 import json
@@ -42,7 +42,7 @@ KINDS = {
 
 
 class Faulty:
-  """A run in a folder, which is started again after each fault."""
+  """A run in a folder, which is resumed after each fault."""
 
   def __init__(self, kind, out):
     self.command, self._arguments, self._steps = KINDS[kind]

@@ -1,4 +1,4 @@
-"""The restart with huge pages keeps what a process was asked to do."""
+"""The restart with huge pages keeps the process and its arguments."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Sizes that no machine holds are refused before anything is made."""
+"""Runs that do not fit into memory are refused before anything is allocated."""
 
 import resource
 

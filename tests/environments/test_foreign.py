@@ -1,4 +1,4 @@
-"""Code of users and of other packages that fails: one sentence with a place."""
+"""Errors in code of users and other packages: one sentence, file and line."""
 
 import pathlib
 import re
@@ -24,7 +24,7 @@ HERE = re.escape(str(pathlib.Path(broken.__file__)))
 
 
 def _line_of(text):
-  """The line of `broken.py` in which a text first occurs."""
+  """Returns the first line of `broken.py` that contains a text."""
   lines = pathlib.Path(broken.__file__).read_text().splitlines()
   return next(i for i, line in enumerate(lines, 1) if text in line)
 
@@ -123,7 +123,7 @@ def test_the_cause_and_its_place_are_kept():
     assert 'raise error' in text
 
 
-# Trouble of one stream, what is said, and the line of `broken.py` it names.
+# Fault of one stream, the message, and the line of `broken.py` that it names.
 GYM = {
   'construct': (
     'cannot make gym:.*: KeyError: .as asked for.',

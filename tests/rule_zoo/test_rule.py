@@ -58,7 +58,7 @@ def test_a_changed_meta_network_saved_from_python_works_in_the_command(
   assert plain_settings.to_plain(again.update_rule) == plain_settings.to_plain(
     config.update_rule
   )
-  # Its parameters fit only if the inputs are those it was trained with.
+  # Its parameters fit only the inputs it was trained with.
   assert main.main(['eval', '--rule', str(path), '--dry-run']) == 0
   shown = json.loads(capsys.readouterr().out)['settings']['agent']
   assert len(shown['update_rule']['net']['input_option']['base']) == 5
@@ -97,7 +97,7 @@ def test_the_best_rule_of_a_run_is_taken_and_named(tmp_path):
 
 
 class Learned(actor_critic.ActorCritic):
-  """An actor-critic with one parameter, for its file alone."""
+  """An actor-critic with one parameter, to test its file."""
 
   def init_params(self, rng_key):
     return dict(log_cost=jnp.zeros([])), {}
@@ -132,7 +132,7 @@ def test_parameters_are_told_from_names_and_deeper_trees(tmp_path):
 
 
 def test_names_are_taken_where_rules_are_wanted(monkeypatch):
-  """A name, and the same rule loaded, make the same run."""
+  """The name of a rule and the loaded rule give the same run."""
   seen = []
 
   class StopError(Exception):

@@ -45,7 +45,7 @@ def test_manifest_is_complete(no_rule_folders):
 
 
 class _Publisher(http.server.BaseHTTPRequestHandler):
-  """Serves one file, well or badly."""
+  """Serves one file, correctly or not."""
 
   content = b''
   behaviour = 'good'
@@ -180,7 +180,7 @@ def test_lookup_order(publisher, no_rule_folders, monkeypatch, tmp_path):
 def test_weights_where_published_programs_have_them(
   publisher, no_rule_folders, monkeypatch, tmp_path
 ):
-  """Beside the rules' own code, verified, and never committed."""
+  """In `update_rules/weights`; verified, and ignored by git."""
   place = 'disco_rl/update_rules/weights'
   root = pathlib.Path(__file__).parents[2]
   assert store.published_folder() == root / place

@@ -1,4 +1,4 @@
-"""Compiled programs survive the process, and many processes at once."""
+"""Compiled programs are reused by later and by concurrent processes."""
 
 import json
 import os
@@ -220,7 +220,7 @@ def test_the_folder_stays_small(tmp_path):
     os.utime(tmp_path / f'{name}-cache', (now - age, now - age))
   compilation_cache._trim(tmp_path, 6)
   assert {p.name for p in tmp_path.iterdir()} == {'old-cache', 'new-cache'}
-  # Reading the old one makes it the newest.
+  # Reading an entry makes it the newest.
   os.utime(tmp_path / 'old-cache', (now + 1, now - 200))
   compilation_cache._trim(tmp_path, 3)
   assert {p.name for p in tmp_path.iterdir()} == {'old-cache'}

@@ -1,4 +1,4 @@
-"""Files of arrays that lie are refused, before anything is allocated."""
+"""Files with wrong sizes are refused before anything is allocated."""
 
 import io
 import os
@@ -105,7 +105,7 @@ def test_a_bomb_takes_no_memory(tmp_path, monkeypatch):
 
 
 def test_members_that_claim_more_than_the_file_has(tmp_path):
-  """Sizes in the directory of an archive are not trusted, either."""
+  """Sizes in the directory of an archive are checked, too."""
   buffer = io.BytesIO()
   np.savez(buffer, a=np.zeros(4, np.float32))
   content = buffer.getvalue()

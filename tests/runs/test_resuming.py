@@ -1,4 +1,4 @@
-"""What a run is resumed from, and what is refused."""
+"""Which runs are resumed, and which are refused."""
 
 import pytest
 

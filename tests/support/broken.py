@@ -1,4 +1,4 @@
-"""Environments that break the rules in every way, at a step of one's choice.
+"""Environments that violate their interface in every way, at a chosen step.
 
 `Trouble` says what happens and when; there is one environment of each kind.
 """
@@ -16,12 +16,12 @@ import numpy as np
 from disco_rl import types
 from disco_rl.environments import base
 
-# File whose existence heals all environments of this module.
+# If this file exists, the environments of this module work.
 HEALED_BY = 'DISCO_RL_TEST_HEALED_BY'
 
 
 class BrokenGym(gymnasium.Env):
-  """For Gymnasium: counts its steps, and misbehaves at step `at`.
+  """For Gymnasium: counts its steps, and fails at step `at`.
 
   It has a snapshot only as a `BrokenDm`, which plays the same game.
   """
@@ -121,7 +121,7 @@ class BrokenDm(dm_env.Environment):
 
 
 class BrokenJax:
-  """One stream in JAX that misbehaves when its clock is `at`."""
+  """One stream in JAX that fails when its clock is `at`."""
 
   num_actions = 2
 
@@ -167,7 +167,7 @@ class BrokenJax:
 
 
 class BrokenBatch(base.Environment):
-  """A batch on the host that returns whatever it is told to.
+  """A batch on the host that returns given values.
 
   Attributes:
     timestep: replaces fields of every timestep.
