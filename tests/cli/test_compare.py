@@ -35,7 +35,7 @@ def test_evaluations_are_compared(tmp_path, capsys):
   assert 'say --overwrite' in capsys.readouterr().err
 
 
-def test_what_is_no_run_is_refused(tmp_path, capsys):
+def test_folders_without_a_run_are_refused(tmp_path, capsys):
   assert main.main(['compare', str(tmp_path)]) == 2
   assert 'holds no run' in capsys.readouterr().err
   _write_config(tmp_path, command='rules')

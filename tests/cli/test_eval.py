@@ -221,7 +221,7 @@ def test_the_default_rule_is_the_shipped_one(
     (['--resume=nowhere', '--seed=3'], '--seed cannot be changed'),
   ],
 )
-def test_mistakes_are_told_before_anything_is_written(
+def test_mistakes_are_reported_before_anything_is_written(
   arguments, message, tmp_path, monkeypatch, capsys, no_rule_folders
 ):
   monkeypatch.chdir(tmp_path)

@@ -218,7 +218,7 @@ def test_a_disk_that_fills_up(free, whole, small_disk):
 
 
 @pytest.mark.parametrize('redirections', ['>&-', '2>&-', '>&- 2>&- <&-', ''])
-def test_output_that_nobody_takes(redirections, whole, tmp_path):
+def test_output_that_is_not_read(redirections, whole, tmp_path):
   command, arguments, steps = KINDS['device']
   out = tmp_path / 'x'
   arguments = [*arguments, f'--steps={steps}', f'--out={out}']
@@ -248,7 +248,7 @@ def test_two_runs_that_start_at_once_have_two_folders(tmp_path):
 
 
 @pytest.mark.parametrize('home', ['/proc/nowhere', '/dev/null'])
-def test_a_user_without_a_home_that_can_be_written(home, tmp_path):
+def test_a_user_without_a_writable_home(home, tmp_path):
   nowhere = dict.fromkeys(('XDG_CACHE_HOME', 'XDG_CONFIG_HOME'), '')
   code, _, error = runs.finish(
     'eval',

@@ -293,7 +293,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
     (['--resume=nowhere'], 'holds no run'),
   ],
 )
-def test_mistakes_are_told_before_anything_is_written(
+def test_mistakes_are_reported_before_anything_is_written(
   arguments, message, tmp_path, monkeypatch, capsys, no_rule_folders
 ):
   monkeypatch.chdir(tmp_path)
@@ -361,7 +361,7 @@ def test_a_rule_of_ones_own_is_trained_further(tmp_path, capsys, own_rule):
   assert 'no parameters that could be trained' in capsys.readouterr().err
 
 
-def test_a_trained_rule_is_trained_further_with_a_small_learning_rate(
+def test_a_trained_rule_is_fine_tuned_with_a_small_learning_rate(
   tmp_path, capsys
 ):
   eta, _ = small.make_agent('disco').update_rule.init_params(

@@ -41,14 +41,14 @@ def test_streams_are_the_same_in_any_number_of_processes():
     registry.get_environment('gym:CartPole-v1', 4, num_workers=3)
 
 
-def test_what_workers_refuse_is_no_failure_of_theirs():
+def test_an_environment_refused_in_workers_leaves_no_processes():
   before = set(multiprocessing.active_children())
   with pytest.raises(ValueError, match='only discrete actions'):
     registry.get_environment('gym:Pendulum-v1', 2, num_workers=2)
   assert set(multiprocessing.active_children()) <= before
 
 
-def test_workers_outlive_signals_to_the_group():
+def test_workers_ignore_signals_to_the_group():
   """A signal reaches the whole group; only the main process reacts to it."""
   env = registry.get_environment(
     'gym:tests.support.scripted:ScriptedGym', 2, num_workers=2
@@ -133,7 +133,7 @@ def test_a_worker_that_hangs_is_named_and_ended(monkeypatch):
 
 
 @pytest.mark.slow
-def test_trouble_of_a_worker_is_that_of_its_environment():
+def test_errors_in_workers_are_those_of_their_environment():
   """An exit and non-finite numbers are reported as without workers."""
   for trouble, error, message in (
     ('exit', worker_env.WorkerError, 'failed in step: SystemExit: 3'),

@@ -46,7 +46,7 @@ def test_the_loop_is_pure():
   assert {x.shape for x in metrics.values()} == {(6,)}
 
 
-def test_a_nonfinite_step_is_not_taken_and_its_culprit_is_named():
+def test_a_nonfinite_step_is_not_taken_and_the_array_is_named():
   config = small.settings('actor_critic')
   config.learning_rate = 1e38
   config.max_abs_update = 1e38

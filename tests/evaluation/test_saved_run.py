@@ -58,7 +58,7 @@ def test_a_run_that_was_stopped_is_opened_at_its_checkpoint(trained, tmp_path):
     disco_rl.load_run(folder)
 
 
-def test_what_is_no_run_of_agents_is_refused(tmp_path):
+def test_folders_without_a_run_of_agents_are_refused(tmp_path):
   with pytest.raises(run_folder.RunFolderError, match='holds no run'):
     disco_rl.load_run(tmp_path)
   config = dict(command='meta-train', format=run_folder.FORMAT)

@@ -18,7 +18,7 @@ from tests.support import small_meta
 
 
 @pytest.mark.slow
-def test_all_ways_to_the_meta_gradient_are_one():
+def test_all_ways_to_compute_the_meta_gradient_agree():
   """Inner updates rematerialised or not, in reverse mode and mixed mode.
 
   In float64 to 1e-9, and in float32 to 1e-4 of the largest derivative.

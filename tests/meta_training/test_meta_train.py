@@ -157,7 +157,7 @@ def test_meta_train_refuses(arguments, message):
     disco_rl.meta_train(**arguments)
 
 
-def test_a_trained_rule_is_trained_on_gently(monkeypatch):
+def test_a_trained_rule_is_fine_tuned_with_a_small_learning_rate(monkeypatch):
   """The learning rate is small unless a config sets it."""
   seen = []
 

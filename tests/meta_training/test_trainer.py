@@ -166,7 +166,7 @@ def test_agents_are_reset_when_their_lifetime_ends():
 
 
 @pytest.mark.slow
-def test_a_reset_forgets_all_but_the_optimizer_of_eta():
+def test_a_reset_keeps_only_the_optimizer_of_eta():
   """It resets agent, optimiser, target network, meta-state and critic."""
   trainer = small_meta.make_trainer(lifetimes=(4, 8), adam_per_agent=True)
   eta = trainer.init_params(jax.random.PRNGKey(1))

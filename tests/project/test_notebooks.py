@@ -83,7 +83,7 @@ def test_notebook(name, monkeypatch):
 
 
 @pytest.mark.parametrize('name', sorted(TINY))
-def test_what_a_notebook_shows_is_free_of_private_paths(name):
+def test_outputs_of_notebooks_have_no_private_paths(name):
   text = (COLABS / name).read_text(encoding='utf-8')
   for word in (os.path.expanduser('~'), str(COLABS.parent), '/tmp/', '/home/'):
     assert word not in text

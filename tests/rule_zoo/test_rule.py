@@ -123,7 +123,7 @@ def test_a_rule_of_ones_own_with_parameters_is_saved_and_loaded(
     disco_rl.load_rule(path)
 
 
-def test_parameters_are_told_from_names_and_deeper_trees(tmp_path):
+def test_parameters_of_the_wrong_form_are_refused(tmp_path):
   spec = dict(m=dict(w=np.ones(2)))
   with pytest.raises(ValueError, match=r"load_rule\('disco_103'\)\.eta"):
     file_format.check_like('disco_103', spec)
@@ -131,7 +131,7 @@ def test_parameters_are_told_from_names_and_deeper_trees(tmp_path):
     file_format.save(tmp_path / 'x.npz', dict(a=dict(b=dict(c=np.ones(1)))))
 
 
-def test_names_are_taken_where_rules_are_wanted(monkeypatch):
+def test_rules_can_be_given_by_name(monkeypatch):
   """The name of a rule and the loaded rule give the same run."""
   seen = []
 

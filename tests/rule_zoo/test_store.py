@@ -206,7 +206,9 @@ def test_own_rules_by_name(publisher, monkeypatch, tmp_path):
   golden.check_trees_close(file_format.load('mine'), PARAMS, 0)
 
 
-def test_impostors_are_refused(publisher, monkeypatch, tmp_path):
+def test_files_with_a_wrong_checksum_are_refused(
+  publisher, monkeypatch, tmp_path
+):
   named = tmp_path / 'named'
   monkeypatch.setenv('DISCO_RL_WEIGHTS', str(named))
   file_format.save(named / 'published.npz', PARAMS)

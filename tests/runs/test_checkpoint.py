@@ -55,7 +55,7 @@ def test_another_tree_is_refused(tmp_path, change, message):
     checkpoint.load(tmp_path / 'x.npz', {**TREE, **change})
 
 
-def test_what_lives_on_the_host_stays_as_it_is(tmp_path):
+def test_host_values_keep_their_types(tmp_path):
   """Environments may have 64 bits and Python numbers, unlike JAX."""
   tree = dict(
     place=np.array([2**40, -1]),

@@ -178,7 +178,7 @@ def test_it_can_be_switched_off(without_cache, tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-def test_the_users_own_choice_stays(without_cache, tmp_path):
+def test_a_cache_that_the_user_configured_is_kept(without_cache, tmp_path):
   jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'own'))
   compilation_cache.enable(tmp_path / 'ours')
   assert jax.config.jax_compilation_cache_dir == str(tmp_path / 'own')

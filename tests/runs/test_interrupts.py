@@ -72,7 +72,7 @@ def test_ctrl_c_that_is_sent_twice_at_once_is_one():
   assert finished == ['saved']
 
 
-def test_a_signal_with_a_handler_of_the_users_reaches_it():
+def test_a_signal_reaches_a_custom_handler():
   seen = []
   before = signal.signal(signal.SIGTERM, lambda *_: seen.append('mine'))
   try:
@@ -94,7 +94,7 @@ def test_an_error_of_the_run_is_not_hidden_by_a_signal():
       raise ZeroDivisionError
 
 
-def test_nothing_is_installed_elsewhere(handlers):
+def test_no_handlers_in_other_threads_or_without_a_folder(handlers):
   def check():
     with interrupts.of_run(is_saved=True) as should_stop:
       now = [signal.getsignal(number) for number in interrupts.SIGNALS]

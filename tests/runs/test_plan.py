@@ -181,7 +181,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, name):
     assert (out / file).read_bytes() == (whole / file).read_bytes()
 
 
-def test_a_state_and_rows_that_do_not_fit_are_said(tmp_path):
+def test_inconsistent_rows_are_reported(tmp_path):
   out = tmp_path / 'x'
   _execute(Plan(9), out, stop_at=5)
   state, rows = (out / 'state.npz'), (out / 'metrics.csv')

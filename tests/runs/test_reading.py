@@ -22,7 +22,7 @@ from disco_rl.runs import reading
     (b'{"a": ' + b'9' * 5000 + b'}', 'it is not JSON'),
   ],
 )
-def test_what_is_no_json(tmp_path, content, message):
+def test_invalid_json_is_refused(tmp_path, content, message):
   (tmp_path / 'x').write_bytes(content)
   with pytest.raises(reading.UnreadableFileError, match=message):
     reading.read_json(tmp_path / 'x')

@@ -83,7 +83,7 @@ def test_runs_that_start_at_once_get_folders_of_their_own(tmp_path):
     folder.close()
 
 
-def test_a_run_that_was_faster_is_not_removed(tmp_path, monkeypatch):
+def test_a_run_of_another_process_is_not_removed(tmp_path, monkeypatch):
   """It started and ended between the first check and the lock."""
   lock = run_folder._lock
 

@@ -16,8 +16,8 @@ import numpy as np
 from disco_rl import types
 from disco_rl.environments import base
 
-# If this file exists, the environments of this module work.
-HEALED_BY = 'DISCO_RL_TEST_HEALED_BY'
+# Names a file; if it exists, the environments of this module do not fail.
+REPAIRED_BY = 'DISCO_RL_TEST_REPAIRED_BY'
 
 
 class BrokenGym(gymnasium.Env):
@@ -54,7 +54,7 @@ class BrokenGym(gymnasium.Env):
   def step(self, action):
     self._count += 1
     reward, observation = 1.0, self._observation()
-    if self._count == self._at and not is_healed():
+    if self._count == self._at and not is_repaired():
       if self._trouble == 'step':
         raise RuntimeError('as asked for')
       if self._trouble == 'exit':
@@ -161,7 +161,7 @@ class BrokenJax:
     return dict(a=shown, b=self._broken('nan', state, shown))
 
   def _broken(self, trouble, state, value):
-    is_broken = self._trouble == trouble and not is_healed()
+    is_broken = self._trouble == trouble and not is_repaired()
     at = self._at if is_broken else -1
     return jnp.where(state['clock'] == at, jnp.nan, value)
 
@@ -201,6 +201,6 @@ class BrokenBatch(base.Environment):
     )
 
 
-def is_healed() -> bool:
-  path = os.environ.get(HEALED_BY)
+def is_repaired() -> bool:
+  path = os.environ.get(REPAIRED_BY)
   return bool(path) and os.path.exists(path)
