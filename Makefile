@@ -1,11 +1,11 @@
-# Both commands work from a bare clone: they need Python >= 3.11 and a package
-# registry, nothing else. Another Python: make test PYTHON=python3.13
+# `make eval` and `make test` work in a fresh clone: they need only Python >= 3.11
+# and access to a package index. With another Python: make test PYTHON=python3.13
 PYTHON ?= python3
 VENV ?= .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-# Tests of one file share programs. In the order of their names, files that take
-# long are not the last.
+# Each file of tests runs in one worker, since its tests share compiled programs.
+# Files run in the order of their names, so that long ones do not come last.
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 INSTALL := -m pip install --quiet
 
@@ -18,12 +18,11 @@ eval: $(VENV)/.installed
 test: lint
 	$(BIN)/python -m pytest $(WORKERS) --durations 10
 
-# What takes minutes to compile and is implied, but for the composition, by tests
-# of the parts.
+# Tests that compile or run for minutes; their parts are tested by `make test`.
 test-slow: $(VENV)/.installed
 	$(BIN)/python -m pytest $(WORKERS) -m slow
 
-# The oldest versions that pyproject.toml allows, which Python 3.11 has.
+# With the oldest versions that pyproject.toml allows, on Python 3.11.
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest $(WORKERS)
 
@@ -40,7 +39,7 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python $(INSTALL) --editable '.[dev]'
 	touch $@
 
-# gymnax asks for JAX 0.6, but does with less.
+# gymnax requires JAX 0.6, but works with older versions.
 $(OLDEST)/.installed: pyproject.toml constraints/oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python $(INSTALL) --upgrade pip

@@ -1,1 +1,1 @@
-"""How fast it is, and how much memory it needs."""
+"""Benchmarks of speed and memory."""

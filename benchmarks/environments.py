@@ -1,11 +1,12 @@
-"""How many steps per second environments make, and whether overlapping pays.
+"""Measures the speed of environments, and of overlapping acting with learning.
 
   python -m benchmarks.environments catch gym:CartPole-v1 atari:Pong
   python -m benchmarks.environments --train gym:CartPole-v1 --rule disco_103
 
-Without `--train`, random actions in a batch of streams: on the device in one
-compiled loop, on the host in this process and in two workers. With it, whole
-training iterations per second, acting after learning and during it.
+Without `--train`: steps per second of a batch of streams with random actions,
+on the device in one compiled loop, on the host in this process and in two
+workers. With `--train`: training iterations per second, with and without
+overlap of acting and learning.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from disco_rl.rule_zoo import rule as rule_lib
 
 
 def steps_per_second(env: base.Environment, num_steps: int) -> float:
-  """Steps of all streams together, in a second, with random actions."""
+  """Measures the steps of all streams per second, with random actions."""
   num_actions = env.single_action_spec().maximum + 1
   actions = np.random.RandomState(0).randint(
     num_actions, size=(num_steps, env.batch_size), dtype=np.int32
@@ -56,7 +57,7 @@ def steps_per_second(env: base.Environment, num_steps: int) -> float:
 def benchmark_steps(
   name: str, batch_size: int, num_steps: int
 ) -> list[dict[str, Any]]:
-  """One row per number of workers the environment can be stepped in."""
+  """Measures an environment, with and without workers if it can have them."""
   workers = [0, 2] if 'num_workers' in registry.default_settings(name) else [0]
   rows = []
   for num_workers in workers:
@@ -80,7 +81,7 @@ def benchmark_steps(
 def benchmark_overlap(
   name: str, rule: str, num_iterations: int, **sizes: Any
 ) -> list[dict[str, Any]]:
-  """Training iterations per second, with and without overlap."""
+  """Measures training iterations per second, with and without overlap."""
   loaded = rule_lib.load_rule(rule)
   batching = batching_lib.Batching(**sizes)
   rows = []
@@ -113,7 +114,7 @@ def benchmark_overlap(
 
 
 def main() -> None:
-  """Prints a table, and writes it as JSON if asked to."""
+  """Prints a table; with `--json`, also writes it to a file."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

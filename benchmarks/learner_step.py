@@ -1,7 +1,7 @@
-"""How long one learner step takes, in units of matrix products.
+"""Measures the time of one learner step, in units of matrix products.
 
-Units are explained in `units.py`. Units and steps are measured alternately, so
-that whatever else the machine does slows both alike.
+Units are defined in `units.py`. Units and steps are measured alternately, so
+that other load on the machine slows both equally.
 
   python -m benchmarks.learner_step --rule disco_103 --json results.json
 """
@@ -25,7 +25,7 @@ from disco_rl.rule_zoo import file_format
 def random_rollout(
   rng: jax.Array, num_steps: int, batch_size: int, num_actions: int
 ) -> types.ActorRollout:
-  """Experience like that of Catch 8 x 8, with any number of actions."""
+  """Makes random experience of the sizes of Catch 8x8, with any A."""
   keys = jax.random.split(rng, 5)
   shape = (num_steps, batch_size)
   logits = jax.random.normal(keys[4], (*shape, num_actions))
@@ -47,13 +47,14 @@ def benchmark(
   """Compiles and times the learner step of the reference setting.
 
   Args:
-    rule: name or path of η, None for random η: the time is the same.
+    rule: name or path of η; None for random η, which takes the same time.
     num_actions: A.
     num_rounds: how often to measure.
 
   Returns:
-    Medians: units, ms; compile seconds, megabytes of temporaries, and the
-    arithmetic as a share of what matrix products reach in the same time.
+    Units and milliseconds (medians), seconds of compilation, megabytes of
+    temporaries, and the arithmetic as a fraction of what matrix products do in
+    the same time.
   """
   spec = types.ArraySpec((8, 8, 1), jnp.float32)
   an_agent = agent.Agent(
@@ -94,7 +95,7 @@ def benchmark(
   unit_median = float(np.median(unit_seconds[2:]))
   memory: Any = compiled.memory_analysis()
   costs: Any = compiled.cost_analysis()
-  # As XLA counts, bodies of loops once: the rule's small LSTMs are left out.
+  # XLA counts the body of a loop once, so the rule's small LSTMs are missing.
   gflop = costs['flops'] / 1e9
   return dict(
     num_actions=num_actions,
@@ -109,7 +110,7 @@ def benchmark(
 
 
 def main() -> None:
-  """Prints a table, and writes it as JSON if asked to."""
+  """Prints a table; with `--json`, also writes it to a file."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--rule', help='name or path; random without it')
   parser.add_argument('--actions', type=int, nargs='+', default=[3, 18])

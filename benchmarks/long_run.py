@@ -1,9 +1,9 @@
-"""Whether memory grows in a long run, and what its checkpoints cost.
+"""Measures the memory of a long run, and the cost of its checkpoints.
 
-A run with a folder, as `disco-rl eval` makes it. Memory is that of the process
-after every tenth of the run. The cost of checkpoints is the time inside the
+The run has a folder, like those of `disco-rl eval`. Memory is that of the
+process after every tenth of the run. The cost of checkpoints is the time in the
 hooks that save and draw, relative to the rest, without the first chunk, which
-compiles.
+is compiled.
 
   python -m benchmarks.long_run --env catch --env catch_numpy --steps 20000
 """
@@ -20,7 +20,7 @@ from disco_rl.evaluation import plan as plan_lib
 
 
 class _Timed:
-  """A hook whose calls are timed."""
+  """Measures the time of the calls of a hook."""
 
   def __init__(self, hook: Any):
     self._hook = hook
@@ -39,7 +39,7 @@ class _Timed:
 
 
 class _Watch:
-  """A hook that reads clock and memory after every chunk."""
+  """A hook that records time and memory after every chunk."""
 
   def __init__(self) -> None:
     self.times: list[float] = []
@@ -68,7 +68,7 @@ def resident_megabytes() -> float:
 def benchmark(
   env: str, rule: str, steps: int, settings: Sequence[str] = ()
 ) -> dict[str, Any]:
-  """Runs an evaluation with a folder, and measures.
+  """Measures an evaluation with a folder.
 
   Args:
     env: name of the environment.
@@ -77,8 +77,8 @@ def benchmark(
     settings: changes to settings, each `path=value`.
 
   Returns:
-    Memory after each tenth of the run, iterations per second, the share of time
-    that checkpoints and pictures take, and the size of a checkpoint.
+    Memory after each tenth of the run, iterations per second, the time of
+    checkpoints and pictures relative to the rest, and the size of a checkpoint.
   """
   request = dict(env=env, rule=rule, steps=steps, set=list(settings))
   with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def benchmark(
 
 
 def main() -> None:
-  """Runs the benchmark."""
+  """Prints a table; with `--json`, also writes it to a file."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--env', action='append')
   parser.add_argument('--rule', default='actor_critic')

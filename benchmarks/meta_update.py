@@ -1,9 +1,9 @@
-"""How long a meta-update takes, and how much memory it needs.
+"""Measures the time and memory of a meta-update.
 
 The small reference setting: Catch 5x5, N inner updates on 16 steps of 32
 environments, agents with a (512, 512) torso and a 256-wide action model. Units
-are explained in `units.py`. A row per window, number of agents and way to
-compute the meta-gradient:
+are defined in `units.py`. There is one row for each number of agents, number of
+inner updates and way to compute the meta-gradient:
 
   python -m benchmarks.meta_update --agents 2 16 --inner 2 --json results.json
   python -m benchmarks.meta_update --agents 1 --inner 20 --modes plain default
@@ -39,7 +39,7 @@ class _Program:
   """A compiled meta-update, and its agents.
 
   Attributes:
-    facts: what is known of it before it runs.
+    facts: sizes, seconds of tracing and compilation, and memory.
   """
 
   def __init__(
@@ -50,7 +50,7 @@ class _Program:
     num_devices: int,
     **changes: Any,
   ):
-    """Compiles it; arguments as of `benchmark`."""
+    """Compiles the program; see `benchmark` for the arguments."""
     settings = config_lib.get_agent_settings()
     with settings.unlocked():
       settings.value_fn = agents.get_settings_critic()
@@ -81,7 +81,7 @@ class _Program:
     )
 
   def measure(self) -> float:
-    """Seconds of one meta-update."""
+    """Runs one meta-update; returns its time in seconds."""
     begin = time.perf_counter()
     self._state, *_ = jax.block_until_ready(
       self._compiled(self._state, self._rng)
@@ -97,16 +97,16 @@ def benchmark(
   num_devices: int = 1,
   **changes: Any,
 ) -> list[dict[str, Any]]:
-  """Compiles and runs meta-updates, and measures.
+  """Compiles and times meta-updates.
 
   Args:
-    num_agents: in one group.
+    num_agents: number of agents, in one group.
     num_inner_updates: N.
-    modes: keys of `_MODES`. They take turns, so that whatever else the machine
-      does slows them alike.
-    num_rounds: how many meta-updates of each to measure.
-    num_devices: over which the environments are sharded.
-    **changes: what else to change of the config.
+    modes: keys of `_MODES`. They are measured alternately, so that other load
+      on the machine slows them equally.
+    num_rounds: how many meta-updates of each mode to measure.
+    num_devices: number of devices over which the environments are sharded.
+    **changes: further changes to the config.
 
   Returns:
     For each mode, units and milliseconds of a meta-update (medians), seconds of
@@ -118,7 +118,7 @@ def benchmark(
   ]
   unit = units.make_unit()
   for program in programs:
-    program.measure()  # The first one does not count.
+    program.measure()  # Warm-up.
   unit_seconds: list[float] = []
   seconds = []
   for _ in range(num_rounds):
@@ -136,7 +136,7 @@ def benchmark(
 
 
 def main() -> None:
-  """Prints a table, and writes it as JSON if asked to."""
+  """Prints a table; with `--json`, also writes it to a file."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,7 +1,8 @@
-"""How long a whole training iteration takes, and how much memory it needs.
+"""Measures the time and memory of a whole training iteration.
 
-Act, store, sample, learn, in the published setting on Catch. Units are
-explained in `units.py`; they are measured between chunks of iterations.
+An iteration acts, stores, samples and learns, in the published setting on
+Catch. Units are defined in `units.py`; they are measured between chunks of
+iterations.
 
   python -m benchmarks.training_iteration --rule disco_103 --json results.json
 """
@@ -25,13 +26,13 @@ from disco_rl.rule_zoo import file_format
 def benchmark(
   rule: str | None, chunk: int, num_chunks: int, num_seeds: int = 1
 ) -> dict[str, float]:
-  """Trains for a while, and measures.
+  """Times chunks of training iterations.
 
   Args:
-    rule: name or path of η, None for random η: the time is the same.
+    rule: name or path of η; None for random η, which takes the same time.
     chunk: iterations per compiled program.
     num_chunks: how many chunks to measure.
-    num_seeds: agents trained at once.
+    num_seeds: number of agents, trained in one program.
 
   Returns:
     Units and milliseconds of an iteration of one agent (medians), seconds until
@@ -53,7 +54,7 @@ def benchmark(
   start = time.perf_counter()
   state, _ = population.run(eta, state, chunk)
   first_chunk_seconds = time.perf_counter() - start
-  # Learning begins when the replay holds a batch.
+  # Learning starts when the replay holds a batch.
   while int(state.iteration) < batching.num_warm_up:
     state, _ = population.run(eta, state, chunk)
 
@@ -80,7 +81,7 @@ def benchmark(
 
 
 def main() -> None:
-  """Prints a table, and writes it as JSON if asked to."""
+  """Prints a table; with `--json`, also writes it to a file."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--rule', help='name or path; random without it')
   parser.add_argument('--chunk', type=int, default=20)

@@ -1,4 +1,8 @@
-"""The yardstick of all benchmarks: time measured in matrix products."""
+"""The unit of time of all benchmarks, and their output.
+
+The speed of a machine varies, so times are given relative to the time of matrix
+products measured in the same run.
+"""
 
 from collections.abc import Callable, Sequence
 import json
@@ -16,10 +20,10 @@ _PRODUCT_SIZE = 2048
 
 
 def make_unit() -> Callable[[], float]:
-  """A function that measures one unit, in seconds.
+  """Makes a function that measures one unit, in seconds.
 
-  A unit is the time of 24.3 GFLOP as 2048 x 2048 float32 products, about the
-  arithmetic of the straightforward learner step on Catch.
+  A unit is the time of 24.3 GFLOP in 2048 x 2048 float32 products, about the
+  arithmetic of a straightforward learner step on Catch.
   """
   x = jnp.ones((_PRODUCT_SIZE, _PRODUCT_SIZE))
   product = jax.jit(lambda a, b: a @ b)
@@ -39,7 +43,7 @@ def _format(value: Any) -> str:
 
 
 def report(results: Sequence[dict[str, Any]], json_path: str | None) -> None:
-  """Prints results as a table, and writes them as JSON if asked to."""
+  """Prints results as a table, and writes them as JSON if a path is given."""
   print(f'jax {jax.__version__}, {platform.machine()}, {jax.devices()}')
   columns = list(results[0])
   print(' | '.join(columns))

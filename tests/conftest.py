@@ -1,4 +1,4 @@
-"""Eight simulated devices for every test, and no program compiled twice."""
+"""Eight simulated devices and a compilation cache for all tests."""
 
 import gc
 import os
@@ -9,9 +9,9 @@ import pytest
 
 from disco_rl.runs import compilation_cache
 
-# Most of the time goes into compiling small programs that run once. Optimising
-# them is a third of it, and the newer code generator of fusions, instead of the
-# older one, three quarters of the rest.
+# Tests mostly compile small programs that run once. Optimisation is a third of
+# that time, and the newer code generator of fusions, instead of the older one,
+# three quarters of the rest.
 os.environ['XLA_FLAGS'] = ' '.join(
   [
     os.environ.get('XLA_FLAGS', ''),
@@ -25,8 +25,8 @@ os.environ['XLA_FLAGS'] = ' '.join(
 jax.config.update('jax_num_cpu_devices', 8)
 
 
-# In the background, or under `nohup`, signals are ignored, and the processes
-# that tests start would inherit that.
+# In the background, or under `nohup`, signals are ignored, which the processes
+# that tests start would inherit.
 for number, handler in (
   (signal.SIGINT, signal.default_int_handler),
   (signal.SIGHUP, signal.SIG_DFL),
@@ -34,15 +34,15 @@ for number, handler in (
   if signal.getsignal(number) == signal.SIG_IGN:
     signal.signal(number, handler)
 
-# Tracing makes many objects that live as long as their program. Looking for
-# garbage among them again and again is a seventh of the time of all tests.
+# Tracing makes many long-lived objects. Repeated garbage collection among them
+# takes a seventh of the time of all tests.
 gc.freeze()
 gc.set_threshold(200_000, 20, 100)
 
 
 def pytest_configure(config):
-  # Tests build the same small programs over and over. Those that run at the
-  # same time must not write to one folder, not even one that somebody named.
+  # Tests compile the same small programs repeatedly. Those that run at the
+  # same time must not write to one folder, not even one that is configured.
   jax.config.update('jax_compilation_cache_dir', None)
   compilation_cache.enable(config.cache.mkdir('compiled'))
 
@@ -68,7 +68,7 @@ def pytest_runtest_teardown(item, nextitem):
 
 @pytest.fixture
 def no_rule_folders(monkeypatch, tmp_path):
-  """Rules are looked up nowhere but in an empty cache, which is returned."""
+  """Removes the user's folders of rules; returns the path of an empty cache."""
   monkeypatch.delenv('DISCO_RL_WEIGHTS', raising=False)
   monkeypatch.setenv('DISCO_RL_CACHE', str(tmp_path / 'cache'))
   return tmp_path / 'cache'

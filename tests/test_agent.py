@@ -56,7 +56,7 @@ def test_learning_keeps_the_state_and_changes_the_parameters(rule):
 
 
 def test_learning_through_taken_actions_is_learning_through_all(monkeypatch):
-  """The fast path, against a network that does not offer it."""
+  """Compares the fast path with a network that does not have it."""
 
   def plain(**kwargs):
     network = nets.get_network('mlp', **kwargs)
@@ -127,11 +127,11 @@ def test_meta_gradients_flow_through_an_update():
 
 
 def test_steps_that_end_an_episode_carry_no_loss():
-  """Whatever was done on a LAST step leaves gradients as they are."""
+  """The action on a LAST step does not change gradients."""
   an_agent, state, _ = _setting('actor_critic')
   rollout = small.act(an_agent, state.params, jax.random.PRNGKey(1), 6)
   assert not rollout.discounts[4].any() and rollout.discounts[5].all()
-  # With γ = 0 nothing but the step's own reward enters its loss.
+  # With γ = 0, the loss of a step depends on its own reward only.
   config = small.settings('actor_critic')
   config.hyper_params.discount_factor = 0.0
   an_agent = small.make_agent('actor_critic', config)
@@ -162,7 +162,7 @@ def test_eight_devices_learn_as_one(rule):
   an_agent, state, meta_params = _setting(rule)
   rng = jax.random.PRNGKey(1)
   rollout = small.act(an_agent, state.params, rng, 7, batch_size=16)
-  # Episodes that end anywhere: shards differ in their number of masked steps.
+  # Episodes end anywhere, so shards have different numbers of masked steps.
   ends = jax.random.bernoulli(rng, 0.3, rollout.discounts.shape)
   rollout = rollout.replace(discounts=~ends)
   one, _, log = jax.jit(an_agent.learner_step, static_argnums=5)(
@@ -191,7 +191,7 @@ def test_eight_devices_learn_as_one(rule):
 
 
 def test_policy_gradient_learns_catch():
-  """End to end, with the critic the agent brings along."""
+  """End to end, with the critic of the agent."""
   config = agent.get_settings_policy_gradient()
   config.learning_rate = 3e-3
   env = small.environment(32)

@@ -1,4 +1,4 @@
-"""Fields: what is accepted, and what a refusal says."""
+"""Fields: accepted values, and error messages."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Estimates of memory, against sizes that are known."""
+"""Estimates of memory, compared with known sizes."""
 
 import jax
 import jax.numpy as jnp

@@ -20,7 +20,7 @@ from tests.support import small
 
 @pytest.mark.slow
 def test_eight_devices_learn_as_one_on_the_same_data():
-  """Acting on the host, all see the same experience, masked steps included."""
+  """Acting on the host gives the same experience, including masked steps."""
   states = []
   for num_devices in (1, 8):
     many, eta = small.make_population(
@@ -48,7 +48,7 @@ def test_eight_devices_learn_as_one_on_the_same_data():
 
 @pytest.mark.slow
 def test_eight_devices_are_eight_shards_of_one():
-  """The whole loop, with replay, against a map over shards on one device."""
+  """The whole loop with replay, compared with shards mapped on one device."""
   sizes = dict(
     batch_size=64, num_envs=16, rollout_length=6, replay_capacity=128
   )
@@ -80,7 +80,7 @@ def test_eight_devices_are_eight_shards_of_one():
     np.testing.assert_allclose(
       metric[:, 0], shard_metrics[name][0], 2e-4, 1e-6, err_msg=name
     )
-  # Each device made experience of its own.
+  # The experience of the devices differs.
   assert len(np.unique(shards.buffer.data.actions, axis=0)) == 8
 
 
@@ -128,7 +128,7 @@ def _grid(num_devices, num_lane_shards=1, lanes_at_once=None):
 
 @pytest.mark.parametrize('lanes_at_once', [1, 2, 4, 5, None])
 def test_lanes_are_mapped_in_any_number_at_once(lanes_at_once):
-  """Also where the last of several groups is smaller, as of 5 by 2."""
+  """Also if the last of several groups is smaller, such as 5 lanes by 2."""
   xs, keys = jnp.arange(15.0).reshape(5, 3), jnp.arange(5)
 
   def function(x, key):
@@ -140,7 +140,7 @@ def test_lanes_are_mapped_in_any_number_at_once(lanes_at_once):
   placement = _grid(1, lanes_at_once=lanes_at_once)
   map_lanes = functools.partial(placement.map_lanes, function)
   golden.check_trees_close(jax.jit(map_lanes)(xs, keys), wanted, 1e-6)
-  # At most so many lanes are in the program's memory at once.
+  # The program has at most that many lanes in memory.
   shapes = str(jax.make_jaxpr(map_lanes)(xs, keys))
   assert ('scan' in shapes) == (lanes_at_once in (1, 2, 4, None))
 
@@ -179,7 +179,7 @@ def test_lanes_are_sharded_over_rows_and_batches_over_columns(rows, columns):
   np.testing.assert_allclose(total, batch.sum(axis=1))
   np.testing.assert_array_equal(same, np.zeros(4))
   assert float(of_all_lanes) == 6
-  # What is put there beforehand stays there.
+  # Arrays can be put on the devices beforehand.
   placed = [placement.put(x, s) for x, s in zip(arguments, specs, strict=True)]
   shard_shapes = [x.addressable_shards[0].data.shape for x in placed]
   assert tuple(shard_shapes) == shapes[0]
@@ -187,7 +187,7 @@ def test_lanes_are_sharded_over_rows_and_batches_over_columns(rows, columns):
 
 
 def test_each_batch_shard_has_a_key_of_its_own():
-  """The same in every row: lanes are told apart by their own keys."""
+  """It is the same in every row: lanes differ by their own keys."""
   key = jax.random.PRNGKey(3)
   placement = _grid(8, num_lane_shards=2)
   keys = placement.compile(

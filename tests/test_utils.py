@@ -1,4 +1,4 @@
-"""The small tools."""
+"""Small utilities."""
 
 from dm_env import specs as dm_env_specs
 import jax
@@ -86,7 +86,7 @@ def test_cast_to_single_precision(cast_ints, host_data):
     'b': np.zeros(2, bool),
     'u': np.zeros(2, np.uint8),
   }
-  if host_data or cast_ints:  # Devices have no int64 unless they are told to.
+  if host_data or cast_ints:  # JAX has no int64 by default.
     tree['i'] = np.zeros(2, np.int64)
   out = utils.cast_to_single_precision(tree, cast_ints, host_data)
   assert isinstance(out['f'], np.ndarray if host_data else jax.Array)

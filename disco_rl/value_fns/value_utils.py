@@ -369,14 +369,8 @@ def value_logits_to_scalar(
 ) -> jax.Array:
   """Computes the mean of a categorical value, [..., bins] to [...]."""
   limit = checked_max_abs_value(max_abs_value)
-  x = jnp.asarray(value_logits)
-  support = jnp.linspace(-limit, limit, x.shape[-1], dtype=x.dtype)
-  # Σ softmax(x)·support, as one product with two columns: no probabilities are
-  # stored.
-  x = jnp.exp(x - jax.lax.stop_gradient(x.max(axis=-1, keepdims=True)))
-  columns = jnp.stack([support, jnp.ones_like(support)], axis=1)
-  sums = jnp.matmul(x, columns, precision=jax.lax.Precision.HIGHEST)
-  return sums[..., 0] / sums[..., 1]
+  support = jnp.linspace(-limit, limit, value_logits.shape[-1])
+  return jnp.sum(jax.nn.softmax(value_logits) * support, axis=-1)
 
 
 def scalar_to_categorical_value(

@@ -35,7 +35,7 @@ def test_evaluations_are_compared(tmp_path, capsys):
   assert 'replace it with --overwrite' in capsys.readouterr().err
 
 
-def test_what_is_no_run_is_refused(tmp_path, capsys):
+def test_folders_without_a_run_are_refused(tmp_path, capsys):
   assert main.main(['compare', str(tmp_path)]) == 2
   assert 'holds no run' in capsys.readouterr().err
   _write_config(tmp_path, command='rules')
@@ -50,7 +50,7 @@ def test_what_is_no_run_is_refused(tmp_path, capsys):
 
 
 def test_meta_training_runs_are_compared(tmp_path, capsys):
-  """By environment; the table shows fresh agents and the baseline too."""
+  """By environment; the table also has fresh agents and the baseline."""
   for n, name in enumerate(('one', 'other')):
     run = tmp_path / name
     run.mkdir()

@@ -1,4 +1,4 @@
-"""Runs whose environment fails or returns NaN: exit codes, and what is kept."""
+"""Environments that fail or return NaN: exit codes, and what is saved."""
 
 import os
 import signal
@@ -34,9 +34,11 @@ def _arguments(env, trouble, at, out, *more, steps=12):
   return [*command, *places, *kwargs, *more]
 
 
-def _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more):
-  """A run stops, is healed, resumed, and the same as one without trouble."""
-  whole, stopped, healed = paths
+def _check_repaired_run_is_whole(
+  env, trouble, at, message, paths, capsys, *more
+):
+  """Checks that a run stops and, once repaired, resumes as if undisturbed."""
+  whole, stopped, repaired = paths
   assert main.main(_arguments(env, trouble, at, stopped, *more)) == 1
   error = capsys.readouterr().err
   assert message in error and 'learning rate' not in error
@@ -46,7 +48,7 @@ def _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more):
   assert all(
     np.isfinite(x).all() for x in state.values() if x.dtype.kind == 'f'
   )
-  healed.touch()
+  repaired.touch()
   assert main.main(['eval', '--resume', str(stopped), '--quiet']) == 0
   assert main.main(_arguments(env, trouble, at, whole, *more)) == 0
   runs.check_same_files(whole, stopped)
@@ -54,12 +56,12 @@ def _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more):
 
 @pytest.fixture
 def paths(tmp_path, monkeypatch):
-  healed = tmp_path / 'healed'
-  monkeypatch.setenv(broken.HEALED_BY, str(healed))
-  return tmp_path / 'whole', tmp_path / 'stopped', healed
+  repaired = tmp_path / 'repaired'
+  monkeypatch.setenv(broken.REPAIRED_BY, str(repaired))
+  return tmp_path / 'whole', tmp_path / 'stopped', repaired
 
 
-def test_nan_on_the_host_is_not_learned_and_the_healed_run_goes_on(
+def test_nan_on_the_host_is_not_learned_and_the_repaired_run_resumes(
   paths, capsys
 ):
   # The timestep after the last rollout of a chunk.
@@ -67,15 +69,15 @@ def test_nan_on_the_host_is_not_learned_and_the_healed_run_goes_on(
   message = (
     f"{DM} returned inf in the observation['count'] of stream 0 ({place}"
   )
-  _check_healed_run_is_whole(DM, 'nan', 48, message, paths, capsys)
+  _check_repaired_run_is_whole(DM, 'nan', 48, message, paths, capsys)
 
 
-def test_nan_in_jax_is_not_learned_and_the_healed_run_goes_on(paths, capsys):
+def test_nan_in_jax_is_not_learned_and_the_repaired_run_resumes(paths, capsys):
   place = 'iteration 6, seed 1, step 1 of the rollout'
   message = (
     f'broken returned NaN or infinity in the reward of stream 0 ({place}'
   )
-  _check_healed_run_is_whole(
+  _check_repaired_run_is_whole(
     'broken', 'nan_reward', 31, message, paths, capsys, '--seed=1'
   )
 
@@ -92,7 +94,7 @@ def test_nan_in_jax_is_not_learned_and_the_healed_run_goes_on(paths, capsys):
 )
 def test_nan_of_every_kind(env, trouble, at, place, more, paths, capsys):
   message = '(iteration {}, seed {}, step {} of the rollout)'.format(*place)
-  _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more)
+  _check_repaired_run_is_whole(env, trouble, at, message, paths, capsys, *more)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_a_module_that_cannot_be_imported(
 
 @pytest.mark.slow
 def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
-  _check_healed_run_is_whole(
+  _check_repaired_run_is_whole(
     DM, 'step', 27, 'failed in step 27: RuntimeError: as', paths, capsys
   )
 

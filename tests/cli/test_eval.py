@@ -23,7 +23,7 @@ from tests.support import small
 
 @pytest.fixture(scope='module')
 def whole_run(tmp_path_factory):
-  """24 iterations of two seeds without a break."""
+  """An uninterrupted run of two seeds for 24 iterations."""
   out = tmp_path_factory.mktemp('runs') / 'whole'
   assert runs.evaluate('--steps=24', '--num-seeds=2', f'--out={out}') == 0
   return out
@@ -72,18 +72,18 @@ def test_the_command_is_the_library_function(whole_run):
   assert metrics.to_csv(result.rows) == (whole_run / 'metrics.csv').read_text()
 
 
-# Also tested for `disco_rl.evaluate`.
+# The same is tested for `disco_rl.evaluate`.
 @pytest.mark.slow
 def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
   out = tmp_path / 'x'
   assert runs.evaluate('--steps=10', '--num-seeds=2', f'--out={out}') == 0
-  # A row written after the checkpoint, and half of another.
+  # A row written after the checkpoint, and a partial one.
   with (out / 'metrics.csv').open('a') as file:
     file.write((out / 'metrics.csv').read_text().splitlines()[-1] + '\n12,')
   assert main.main(['eval', '--resume', str(out), '--steps=24', '--quiet']) == 0
   assert 'Resuming from iteration 10: ' in capsys.readouterr().out
   rows = metrics.read_csv(out / 'metrics.csv')
-  # Chunks end at 10 and 12 here: everything but that row is the same.
+  # Chunks end at 10 and 12 here, so all rows but that one are the same.
   whole = metrics.read_csv(whole_run / 'metrics.csv')
   assert rows[-6:] == whole[-6:]
   np.testing.assert_equal(
@@ -96,7 +96,7 @@ def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
 def test_a_seed_among_others_is_that_seed_alone_bit_exact(
   tmp_path, monkeypatch
 ):
-  """With a discovered rule that holds in programs optimised as for a user."""
+  """With a discovered rule, bit-exact if XLA optimises as it does for users."""
   monkeypatch.setenv('XLA_FLAGS', '')
   params = []
   for seeds in (('--seed=1',), ('--seed=0', '--num-seeds=3')):
@@ -119,7 +119,7 @@ def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
   file_format.save(tmp_path / 'mine.npz', eta, {})
   arguments = ('--env=catch_numpy', '--steps=6', f'--out={tmp_path / "a"}')
   assert runs.evaluate(*arguments, rule=str(tmp_path / 'mine.npz')) == 0
-  # A folder with a rule in it is a rule too.
+  # The folder of a run is accepted as a rule.
   arguments = ('--steps=6', f'--out={tmp_path / "b"}')
   assert runs.evaluate(*arguments, rule=str(tmp_path / 'a')) == 0
   config = json.loads((tmp_path / 'b' / 'config.json').read_text())
@@ -127,7 +127,7 @@ def test_a_discovered_rule_and_a_host_environment(tmp_path, monkeypatch):
 
 
 def test_a_rule_brings_the_settings_it_was_trained_with(tmp_path, capsys):
-  """Those of the small rule, though the command's defaults are others."""
+  """The settings of the small rule differ from the defaults of the command."""
   trained_with = plain_settings.to_plain(small.settings('disco'))
   rule = small.make_agent('disco').update_rule
   eta, _ = jax.jit(rule.init_params)(jax.random.PRNGKey(1))
@@ -146,7 +146,7 @@ def test_a_rule_brings_the_settings_it_was_trained_with(tmp_path, capsys):
 def test_the_default_rule_is_the_shipped_one(
   monkeypatch, capsys, no_rule_folders
 ):
-  """Whether or not another could be downloaded."""
+  """Whether or not another rule could be downloaded."""
 
   def no_network(info, folder):
     raise AssertionError(f'{info.name} is downloaded to {folder}')
@@ -221,7 +221,7 @@ def test_the_default_rule_is_the_shipped_one(
     (['--resume=nowhere', '--seed=3'], '--seed cannot be changed'),
   ],
 )
-def test_mistakes_are_told_before_anything_is_written(
+def test_mistakes_are_reported_before_anything_is_written(
   arguments, message, tmp_path, monkeypatch, capsys, no_rule_folders
 ):
   monkeypatch.chdir(tmp_path)
@@ -249,10 +249,10 @@ registry.register_environment(
 
 @pytest.mark.slow
 def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
-  """One of Gymnasium with a memory, one's own with a preset; resumed."""
+  """Resumes Gymnasium with a memory, and a custom environment with a preset."""
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'my_module.py').write_text(MODULE)
-  # A registration in this process must not outlive the test.
+  # Undoes the registration in this process after the test.
   monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
   cases = {
     'gym_CartPole-v1-actor_critic': [
@@ -284,8 +284,8 @@ def test_other_environments_and_networks(tmp_path, monkeypatch, capsys):
     else:
       optimizer = config['agent']['optimizer']
       assert optimizer['schedule'] == 'cosine'
-      assert optimizer['total_updates'] == 7  # One is needed to fill replay.
-      # A cosine that ended would have to rise again.
+      assert optimizer['total_updates'] == 7  # The first fills the replay.
+      # The cosine schedule has ended, and would have to rise again.
       resume = ['eval', '--resume', str(out), '--steps=12', '--quiet']
       assert main.main(resume) == 2
       assert (
@@ -371,7 +371,7 @@ def test_dry_run_shows_the_settings_and_writes_nothing(
 
 
 def test_dry_run_shows_where_each_setting_came_from(tmp_path, capsys):
-  """From the preset, from the rule, from the user."""
+  """Origins are the preset, the rule and the user."""
   eta, _ = small.make_agent('disco').update_rule.init_params(
     jax.random.PRNGKey(1)
   )
@@ -408,7 +408,7 @@ def test_the_steps_of_a_run_are_those_of_its_settings(tmp_path, capsys):
   (out / 'config.json').write_text(json.dumps(damaged))
   assert main.main(resume) == 2
   assert 'Traceback' not in capsys.readouterr().err
-  # Rows that were removed are said, and nothing else happens.
+  # Removed rows are reported, and the run is resumed.
   (out / 'config.json').write_text(json.dumps(config))
   (out / 'metrics.csv').unlink()
   assert main.main(resume) == 0

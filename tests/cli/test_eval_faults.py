@@ -1,4 +1,4 @@
-"""`disco-rl eval` after kills, with dead workers and when it diverges."""
+"""`disco-rl eval` after kills, with dead workers and if it diverges."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def test_kill_and_resume_is_the_same_run(tmp_path):
   long = ['--rule=actor_critic', '--steps=1200', *runs.TINY]
   long += ['--set=checkpoint_every=40']
   assert main.main(['eval', *long, '--quiet', f'--out={whole}']) == 0
-  # Nobody takes its output, which it does not mind.
+  # Nothing reads its output.
   reader, writer = os.pipe()
   os.close(reader)
   nowhere = dict(stdout=writer, stderr=writer)
@@ -56,7 +56,7 @@ def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
   assert 'exit code 3' in error and '--resume' in error
   rows = metrics.read_csv(tmp_path / 'x' / 'metrics.csv')
   assert 0 < len(rows) and rows[-1]['iteration'] < 40
-  # New workers, whose clocks begin at 0.
+  # New workers, whose clocks start at 0.
   resume = ['eval', '--resume', str(tmp_path / 'x'), '--quiet', '--steps=14']
   assert main.main(resume) == 0
 

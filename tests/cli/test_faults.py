@@ -1,7 +1,7 @@
 """Real processes that are killed, interrupted and left without space or output.
 
-Whatever happens, the run goes on by `--resume`, and in the end has the files of
-a run to which nothing happened: bit-exact, and without a lost row.
+After every fault, `--resume` continues the run, and in the end its files are
+those of an undisturbed run: bit-exact, and without a lost row.
 """
 
 import json
@@ -41,7 +41,7 @@ KINDS = {
 
 
 class Faulty:
-  """A run in a folder, which is started again after each fault."""
+  """A run in a folder, which is resumed after each fault."""
 
   def __init__(self, kind, out):
     self.command, self._arguments, self._steps = KINDS[kind]
@@ -227,7 +227,7 @@ def test_a_disk_that_fills_up(free, whole, small_disk):
 
 
 @pytest.mark.parametrize('redirections', ['>&-', '2>&-', '>&- 2>&- <&-', ''])
-def test_output_that_nobody_takes(redirections, whole, tmp_path):
+def test_output_that_is_not_read(redirections, whole, tmp_path):
   command, arguments, steps = KINDS['device']
   out = tmp_path / 'x'
   arguments = [*arguments, f'--steps={steps}', f'--out={out}']
@@ -257,7 +257,7 @@ def test_two_runs_that_start_at_once_have_two_folders(tmp_path):
 
 
 @pytest.mark.parametrize('home', ['/proc/nowhere', '/dev/null'])
-def test_a_user_without_a_home_that_can_be_written(home, tmp_path):
+def test_a_user_without_a_writable_home(home, tmp_path):
   nowhere = dict.fromkeys(('XDG_CACHE_HOME', 'XDG_CONFIG_HOME'), '')
   code, _, error = runs.finish(
     'eval',

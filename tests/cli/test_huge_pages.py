@@ -1,4 +1,4 @@
-"""The restart with huge pages keeps what a process was asked to do."""
+"""The restart with huge pages keeps the process and its arguments."""
 
 import subprocess
 import sys
@@ -23,7 +23,9 @@ def kernel_setting(tmp_path, monkeypatch):
   return path
 
 
-def test_asks_where_the_kernel_wants_to_be_asked(kernel_setting, monkeypatch):
+def test_huge_pages_are_requested_where_the_kernel_needs_it(
+  kernel_setting, monkeypatch
+):
   kernel_setting.write_text('always [madvise] never\n')
   environment = huge_pages.tuned_environment()
   assert environment['GLIBC_TUNABLES'] == 'glibc.malloc.hugetlb=1'
@@ -34,7 +36,7 @@ def test_asks_where_the_kernel_wants_to_be_asked(kernel_setting, monkeypatch):
   )
 
 
-def test_leaves_other_choices_alone(kernel_setting, monkeypatch):
+def test_huge_pages_are_not_requested_otherwise(kernel_setting, monkeypatch):
   assert huge_pages.tuned_environment() is None  # No such setting.
   kernel_setting.write_text('[always] madvise never\n')
   assert huge_pages.tuned_environment() is None

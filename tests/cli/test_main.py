@@ -53,14 +53,14 @@ class _ForeignError(RuntimeError):
     (_ForeignError('the environment'), 'the environment'),
   ],
 )
-def test_errors_of_users_are_one_sentence(error, message):
+def test_user_errors_are_one_sentence(error, message):
   with pytest.raises(errors.UsageError, match=message) as caught:
     with errors.as_usage_errors():
       raise error
   assert 'Errno' not in str(caught.value) and caught.value.__cause__ is error
 
 
-def test_errors_of_ours_have_a_traceback():
+def test_internal_errors_have_a_traceback():
   with pytest.raises(KeyError), errors.as_usage_errors():
     raise KeyError('x')
 

@@ -63,7 +63,7 @@ exec(blocks[0]); exec(blocks[1])  # The rule of the how-to, registered.
 
 @pytest.fixture
 def own_rule(tmp_path, monkeypatch):
-  """Option that registers the how-to's rule; its programs compile quickly."""
+  """An option that registers the rule of the docs, which compiles quickly."""
   for table in ('UPDATE_RULES', 'SETTINGS_FNS'):
     copied = dict(getattr(rule_registry, table))
     monkeypatch.setattr(rule_registry, table, copied)
@@ -74,8 +74,8 @@ def own_rule(tmp_path, monkeypatch):
   return f'--use={name}'
 
 
-# That a resumed run is the same is also tested in processes (test_eval.py) and
-# for `disco_rl.meta_train`.
+# Resuming is also tested in separate processes (test_eval.py) and for
+# `disco_rl.meta_train`.
 @pytest.mark.slow
 @pytest.mark.parametrize('rule', ['entropy_cost', 'disco'])
 def test_a_run_and_the_same_in_two_parts(tmp_path, capsys, own_rule, rule):
@@ -103,7 +103,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys, own_rule, rule):
   assert metadata['settings']['update_rule_name'] == rule
 
   assert _meta_train('--steps=3', *own, f'--out={parts}') == 0
-  # As if it had been killed after one more meta-update.
+  # As after a kill one meta-update later.
   with (parts / 'metrics.csv').open('a') as file:
     file.write((whole / 'metrics.csv').read_text().splitlines()[4] + '\n5,0')
   resume = ['meta-train', '--resume', str(parts), '--steps=5', '--quiet']
@@ -112,7 +112,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys, own_rule, rule):
 
   _check_library_has_the_same_rows(rows, _small_settings(rule))
 
-  # Fresh agents learn with what it made, and another run begins with it.
+  # Its rule trains fresh agents, and is the initial rule of another run.
   arguments = ['eval', '--rule', str(whole), '--quiet', '--steps=6']
   arguments += ['--set=batching.batch_size=8', '--devices=1']
   arguments += ['--set=batching.num_envs=2', f'--out={tmp_path / "e"}']
@@ -122,7 +122,7 @@ def test_a_run_and_the_same_in_two_parts(tmp_path, capsys, own_rule, rule):
 
 
 def _check_library_has_the_same_rows(rows, agent_settings):
-  """The same seed is the same run: command, function and loop."""
+  """The same seed gives the same run in command, function and loop."""
   sizes = config_lib.Config(
     batching=batching_lib.Batching(
       batch_size=3, rollout_length=7, num_envs=3, fresh_in_batch=True
@@ -157,7 +157,7 @@ def _check_library_has_the_same_rows(rows, agent_settings):
 
 @pytest.mark.slow
 def test_kill_and_resume_is_the_same_run(tmp_path):
-  """With agents that are reset and a replay of each one's own."""
+  """With agents that are reset, each with a replay."""
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
   long = ['--steps=60', '--set=net.catch.net_args.dense=9,8', *TINY]
   long += ['--set=meta.lifetimes=6,20', '--set=batching.batch_size=4']
@@ -211,8 +211,7 @@ def test_evaluations_with_fresh_agents_keep_the_best_rule(tmp_path, capsys):
   np.testing.assert_allclose(best['score'], max(scores), 1e-4, 1e-6)
   assert (out / 'evaluations.png').exists()
 
-  # What was done before a kill is not done again; what was done after the last
-  # checkpoint is.
+  # Evaluations before the last checkpoint are not repeated; later ones are.
   with (out / 'evaluations_catch.csv').open('a') as file:
     file.write('3,0,9.9\n')
   before = (out / 'baseline_catch.csv').stat().st_mtime_ns
@@ -294,7 +293,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
     (['--resume=nowhere'], 'holds no run'),
   ],
 )
-def test_mistakes_are_told_before_anything_is_written(
+def test_mistakes_are_reported_before_anything_is_written(
   arguments, message, tmp_path, monkeypatch, capsys, no_rule_folders
 ):
   monkeypatch.chdir(tmp_path)
@@ -323,7 +322,7 @@ def test_each_environment_gets_the_network_that_suits_it(capsys):
 
 
 def test_names_with_dots_and_the_settings_of_a_rule(tmp_path, capsys):
-  """A rule is trained on with the settings it was trained with."""
+  """A rule is fine-tuned with the settings it was trained with."""
   rule = small.make_agent('disco').update_rule
   eta, _ = rule.init_params(jax.random.PRNGKey(1))
   trained_with = dict(update_rule=dict(value_discount=0.9))
@@ -362,7 +361,7 @@ def test_a_rule_of_ones_own_is_trained_further(tmp_path, capsys, own_rule):
   assert 'has no parameters to train' in capsys.readouterr().err
 
 
-def test_a_trained_rule_is_trained_further_with_a_small_learning_rate(
+def test_a_trained_rule_is_fine_tuned_with_a_small_learning_rate(
   tmp_path, capsys
 ):
   eta, _ = small.make_agent('disco').update_rule.init_params(

@@ -69,8 +69,10 @@ def test_the_commands_refuse(words, message, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize('name', ['DISCO_RL_WEIGHTS', 'DISCO_RL_CACHE'])
-def test_variables_that_lead_nowhere(name, tmp_path, monkeypatch, capsys):
-  """For a rule without a file, too: another might have been meant."""
+def test_variables_with_invalid_paths_are_errors(
+  name, tmp_path, monkeypatch, capsys
+):
+  """They are errors even if the rule needs no file."""
   (tmp_path / 'file').write_text('')
   monkeypatch.setenv(name, str(tmp_path / 'file' / 'x'))
   for words in (['rules'], ['eval', '--rule=actor_critic', '--dry-run']):

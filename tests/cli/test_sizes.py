@@ -1,4 +1,4 @@
-"""Sizes that no machine holds are refused before anything is made."""
+"""Runs that do not fit into memory are refused before anything is allocated."""
 
 import resource
 
@@ -43,7 +43,9 @@ META = ['meta-train']
     ),
   ],
 )
-def test_they_are_refused(words, part, tmp_path, monkeypatch, capsys):
+def test_runs_that_do_not_fit_are_refused(
+  words, part, tmp_path, monkeypatch, capsys
+):
   monkeypatch.chdir(tmp_path)
   before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   assert main.main([*words, '--quiet']) == 2
@@ -56,5 +58,5 @@ def test_they_are_refused(words, part, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_what_fits_is_not_refused(tmp_path):
+def test_runs_that_fit_are_not_refused(tmp_path):
   assert runs.evaluate('--steps=8', f'--out={tmp_path / "x"}') == 0

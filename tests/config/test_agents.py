@@ -22,7 +22,7 @@ def test_typos_in_settings_changed_from_python_are_refused():
     with pytest.raises(AttributeError, match='lerning_rate'):
       loaded = rule_lib.load_rule(rule)
       resolve.agent_settings(loaded, 'catch').lerning_rate = 1.0
-  # Those that were not made by the library are checked by the agent.
+  # Settings that were not made by the library are checked by the agent.
   config = small.settings('actor_critic')
   with config.unlocked():
     config.lerning_rate = 1.0

@@ -62,7 +62,7 @@ def test_shards_are_equal_parts():
   assert shard == Batching(batch_size=3, num_envs=1, replay_capacity=10)
   later = dataclasses.replace(whole, min_replay_size=13).per_shard(4)
   assert later.min_replay_size == 4
-  # All shards begin to learn when the whole would.
+  # Each shard starts to learn when the whole batch would.
   assert shard.num_warm_up == whole.num_warm_up == 2
   with pytest.raises(ValueError, match='cannot be sharded over 8 devices'):
     whole.per_shard(8)

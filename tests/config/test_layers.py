@@ -1,4 +1,4 @@
-"""Settings in layers: how they are written, and where they came from."""
+"""Settings in layers: how values are parsed, and their origins."""
 
 import dataclasses
 

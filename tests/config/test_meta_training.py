@@ -9,7 +9,7 @@ from disco_rl.config import meta_training as config_lib
 
 
 def test_the_rematerialization_plan():
-  """The first update alone, then those made again, then those kept."""
+  """The first update alone, then rematerialised ones, then the others."""
   make = lambda n, **kw: config_lib.Config(num_inner_updates=n, **kw)
   plan = lambda config: config.rematerialization_plan(config.num_inner_updates)
   assert plan(make(2)) == [(0, 1, False), (1, 2, False)]

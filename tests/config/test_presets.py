@@ -1,4 +1,4 @@
-"""Presets: the published numbers, and what follows from them."""
+"""Presets: the published numbers, and settings derived from them."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Any value of any setting is refused by name, or gives settings that build."""
+"""Any value of any setting is refused by name, or can be used."""
 
 import functools
 import math
@@ -102,7 +102,7 @@ def _check(make, path):
     assert path.rpartition('.')[2] in message, (path, message)
     assert len(message) < 1000 and 'Errno' not in message
     return None
-  layers.check()  # What was accepted is accepted again.
+  layers.check()  # Accepted settings are accepted again.
   return layers
 
 
@@ -169,7 +169,7 @@ SMALL = {
 @hypothesis.settings(QUICK, max_examples=60)
 @hypothesis.given(data=st.data())
 def test_what_is_accepted_builds_and_starts(data):
-  """Agents of all accepted settings are made; nothing else is raised."""
+  """Agents can be made from all accepted settings, without any other error."""
   rule = data.draw(st.sampled_from(('actor_critic', 'policy_gradient')))
   path = data.draw(st.sampled_from(_all_paths(rule, 'catch')))
   value = data.draw(VALUES)

@@ -1,4 +1,4 @@
-"""All settings of a run follow from what was requested."""
+"""Resolving a request into all settings of a run."""
 
 import jax
 import pytest
@@ -78,7 +78,7 @@ def test_an_agent_of_ones_own_does_not_come_from_the_rule():
 
 
 def test_every_origin_is_a_setting():
-  """What a rule brings, what a preset brings, what was set."""
+  """From the rule, from the preset and from the user."""
   rule = rule_lib.load_rule('catch_small')
   layers = _evaluation(
     rule, preset='atari', steps=100_000, set=['chunk_size=4']
@@ -120,7 +120,7 @@ def test_each_environment_has_a_network_and_a_critic_of_its_own():
 
 
 def test_an_agent_is_made_of_the_settings():
-  """Nothing of what was resolved is unknown to the agent."""
+  """The agent accepts all resolved settings."""
   changes = [
     'net.catch.net_args.dense=9,8',
     'critic_net.catch.net_args.dense=6',

@@ -1,4 +1,4 @@
-"""The schema: what every setting may be, and what a refusal says."""
+"""The schema: the type and range of every setting, and error messages."""
 
 import dataclasses
 
@@ -101,14 +101,14 @@ def test_values_become_what_the_setting_is(path, value, accepted):
 
 
 def test_the_longest_path_decides():
-  """η's clip may be none, an agent's may not."""
+  """The clip of η may be None, that of an agent may not."""
   assert schema.check('meta.max_abs_update', None) is None
   with pytest.raises(ValueError, match=r'agent\.max_abs_update must be'):
     schema.check('agent.max_abs_update', None)
 
 
 def test_settings_of_an_environment_keep_the_type_of_their_default():
-  """Whatever they are called: these are other people's names."""
+  """Whatever their names: other packages choose them."""
   assert schema.check('env.batch_size', -1, default=3) == -1
   assert schema.check('eval.env.maze.seed', 'x', default='y') == 'x'
   assert schema.check('env.limit', float('inf'), default=float('inf')) > 1e38
@@ -169,9 +169,9 @@ def test_every_setting_of_the_commands_has_an_entry(rule, net):
 
 
 def test_settings_of_a_built_in_rule_are_never_another_ones():
-  """Not even in the settings that an agent brings with it."""
+  """Not even in agent settings that are passed as an object."""
   path = 'agent.hyper_params.discount_factor'
-  assert schema.check(path, 5.0, default=5.0) == 5.0  # May be a custom rule's.
+  assert schema.check(path, 5.0, default=5.0) == 5.0  # Perhaps a custom rule's.
   with pytest.raises(ValueError, match='discount_factor must be a number betw'):
     schema.check(path, 5.0, default=5.0, custom=())
 
@@ -182,7 +182,7 @@ def test_custom_networks_and_rules_may_use_names_of_the_schema_otherwise():
   with pytest.raises(ValueError, match='channels must be a whole number'):
     schema.check(path, 'x', default=32)
   assert schema.check('agent.update_rule.num_bins', 1, default=1) == 1
-  # Those of the library are checked.
+  # Settings of the library are checked.
   with pytest.raises(ValueError, match='channels must be a list'):
     schema.check(path, (0,), default=(16,))
   with pytest.raises(ValueError, match='learning_rate must be a number above'):

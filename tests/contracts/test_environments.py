@@ -1,4 +1,4 @@
-"""What every environment promises, checked on every environment."""
+"""The contract of environments, tested on every environment."""
 
 import dm_env
 import jax
@@ -145,7 +145,7 @@ def test_host_batch_is_its_streams_one_by_one():
   ],
 )
 def test_convention(name):
-  """LAST comes with the terminal reward and the next first observation.
+  """LAST has the terminal reward and the first observation of the next episode.
 
   Also where the episode was cut short by a time limit, as the second one is.
   """
@@ -184,7 +184,7 @@ def test_truncated_episodes_end_like_all_others():
   )
   states, timestep = env.reset(None)
   types_seen = [timestep.step_type]
-  for _ in range(4):  # Nobody falls within two steps.
+  for _ in range(4):  # The pole does not fall within two steps.
     states, timestep = env.step(states, np.zeros(3, np.int32))
     types_seen.append(timestep.step_type)
   env.close()

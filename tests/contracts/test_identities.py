@@ -1,4 +1,4 @@
-"""Special cases in which the answer is known without a golden file."""
+"""Special cases with known answers."""
 
 import distrax
 import haiku as hk

@@ -1,4 +1,4 @@
-"""What every agent network promises, checked on every network."""
+"""The contract of agent networks, tested on every network."""
 
 import re
 
@@ -81,7 +81,7 @@ def test_outputs_and_states(network):
   ):
     assert (new.shape, new.dtype) == (old.shape, old.dtype)
 
-  # Step by step gives the same; and the second step does not recompile.
+  # Stepping gives the same outputs, and the second step does not recompile.
   one_step = jax.jit(lambda *args: network.one_step(*args))
   for t in range(T + 1):
     step_outs, state = one_step(
@@ -219,13 +219,13 @@ def test_pixels_of_images_are_scaled_and_no_others():
   images, vectors = observations.split_images(seen)
   np.testing.assert_array_equal(images[0], np.ones((1, 2, 2, 3)))
   np.testing.assert_array_equal(vectors[0], [[0, 255]])
-  # As published, an MLP reads numbers as they are.
+  # As published, an MLP does not scale its inputs.
   assert observations.flatten(seen).tolist() == [[0] + [255] * 13]
 
 
 @pytest.mark.parametrize('name', ['mlp_lstm', 'conv'])
 def test_half_precision_computes_the_same_roughly(name):
-  """Outputs and states are float32, the arithmetic is not."""
+  """Outputs and states are float32, the computation is not."""
   full = _build(name)
   half = _build(name, precision='bfloat16')
   params, state = _init(full)

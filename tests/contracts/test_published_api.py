@@ -1,4 +1,4 @@
-"""The live package has the surface of the published one.
+"""The package has the public API of the published one.
 
 `contracts/published_api.json` lists it: by module, the functions with their
 parameters in order, the classes with their bases, methods and attributes, and
@@ -43,7 +43,7 @@ def _ema_norm():
   return made[-1]
 
 
-# Attributes that an object gets when it is made are looked for in one of these.
+# Objects in which attributes set by a constructor are looked up.
 EXAMPLES = {
   'Agent': lambda: small.make_agent('actor_critic'),
   'Environment': lambda: small.environment(2),
@@ -59,7 +59,7 @@ EXAMPLES = {
 
 
 def _signature_problems(function: Any, wanted: dict[str, Any]) -> list[str]:
-  """How a call written for the published signature could fail."""
+  """Lists the reasons for which a call with the published signature fails."""
   parameters = list(inspect.signature(function).parameters.values())
   by_name = {p.name: p for p in parameters}
   problems = []
@@ -91,7 +91,7 @@ def _signature_problems(function: Any, wanted: dict[str, Any]) -> list[str]:
 
 
 def _without_self(cls: type, name: str) -> Any:
-  """A method as its callers see it."""
+  """Returns a method with the signature that its callers use."""
   method = inspect.getattr_static(cls, name)
   if isinstance(method, staticmethod | classmethod):
     return getattr(cls, name)
@@ -184,7 +184,7 @@ def test_differences_are_found(change, problem):
 
 
 def test_one_stream_is_an_environment():
-  """With its own batch handling: there is none in its timesteps."""
+  """It handles its own batch; its timesteps have no batch axis."""
   stream = single_stream_env.SingleStreamEnv(
     catch.SingleStreamCatch(env_settings=catch.get_config())
   )

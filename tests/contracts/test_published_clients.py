@@ -1,4 +1,4 @@
-"""Programs written for the published library, which run and learn on ours.
+"""Programs written for the published library run and learn with this one.
 
 They use its public names only, in the ways of its notebooks and of libraries
 that call a rule from a loss of their own. Sizes are small.
@@ -195,7 +195,7 @@ class _MetaTrainer:
     self.optimizer = optax.adam(1e-2)
 
   def init(self, rng):
-    """What a device keeps of its agent."""
+    """The state of the agent of one device."""
     env_state, timestep = self.env.reset(rng)
     learner_rng, actor_rng, value_rng = jax.random.split(rng, 3)
     return dict(
@@ -286,7 +286,7 @@ def test_meta_training_loop_on_two_devices(num_inner_steps):
   opt_state = trainer.optimizer.init(eta)
   eta, opt_state = _replicate((eta, opt_state))
   devices = jax.devices()[:NUM_DEVICES]
-  # All devices learn as one agent that acts in several places.
+  # All devices learn as one agent.
   states = jax.pmap(trainer.init, devices=devices)(
     jnp.stack([init_rng] * NUM_DEVICES)
   )
@@ -306,7 +306,7 @@ def test_meta_training_loop_on_two_devices(num_inner_steps):
     for leaf in jax.tree.leaves((eta, states['learner'].params)):
       np.testing.assert_array_equal(leaf[0], leaf[1])
   for module, grads in log['grads'].items():
-    # What η remembers changes the targets of later inner steps only.
+    # The life-long LSTM changes the targets of later inner steps only.
     is_memory = 'meta_lstm' in module or module == 'lstm/linear_1'
     has_part = num_inner_steps > 1 or not is_memory
     for name, grad in grads.items():
@@ -321,7 +321,7 @@ def test_meta_training_loop_on_two_devices(num_inner_steps):
 
   # Advantages follow η but carry no gradient, so the sum of all terms need not
   # fall. The entropy after learning depends on η through the learning alone:
-  # for the same experience, η learns to make agents that are sure.
+  # for the same experience, η is trained to lower it.
   weights = dict(policy_gradient=0.0, entropy=1.0, targets=0.0)
   entropies = []
   for _ in range(30):

@@ -16,7 +16,7 @@ from disco_rl.update_rules import disco
 
 @dataclasses.dataclass(frozen=True)
 class _System:
-  """Settings of a library with a loop of its own."""
+  """Settings of a library with a training loop of its own."""
 
   num_actions: int = 3
   prediction_size: int = 7
@@ -62,7 +62,7 @@ class _System:
 
 
 class _Network(nn.Module):
-  """Predicts what the rule asks for."""
+  """Computes the outputs that the rule needs."""
 
   system: _System
 

@@ -1,4 +1,4 @@
-"""What every rule promises, checked on every rule."""
+"""The contract of update rules, tested on every rule."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ RULES = sorted(registry.UPDATE_RULES)
 
 
 class Case:
-  """A rule, everything its call needs, and the call as a pure function."""
+  """A rule, the arguments of its call, and the call as a pure function."""
 
   def __init__(self, name: str):
     self.agent = small.make_agent(name)
@@ -50,7 +50,7 @@ class Case:
     )
 
   def with_network_outputs(self, params) -> types.UpdateRuleInputs:
-    """The rollout, with what the network at θ makes of its observations."""
+    """Returns the rollout with the outputs of the network at θ."""
     agent_out, _ = self.agent._network.unroll(
       params,
       {},
@@ -253,7 +253,7 @@ def test_overlapping_outputs_are_refused():
 
 
 def test_life_long_network_has_the_inputs_of_its_net():
-  """Unless it is given its own."""
+  """Unless it has an `input_option` of its own."""
   net = small.settings('disco').update_rule.net.to_dict()
   assert 'input_option' not in net['meta_rnn_kwargs']
 

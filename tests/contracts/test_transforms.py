@@ -1,4 +1,4 @@
-"""What every input transform promises, and how inputs are named."""
+"""The contract of input transforms, and how inputs are named."""
 
 import haiku as hk
 import jax

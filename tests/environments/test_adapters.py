@@ -17,7 +17,7 @@ def test_every_kind_of_gym_observation():
   env = registry.get_environment('gym:tests.support.scripted:SpacesGym', 2)
   trace = environments.play(env, 3).observation
   specs = env.single_observation_spec()
-  assert specs['image'].dtype == np.uint8  # Until the network.
+  assert specs['image'].dtype == np.uint8  # The network converts it.
   assert trace['image'][:, 0, 0, 0, 0].tolist() == [0, 10, 20, 30]
   np.testing.assert_array_equal(trace['number'][:, 1], np.eye(4))
   np.testing.assert_array_equal(trace['pair'][0][0, 0], [0, 1, 0, 0, 1])
@@ -37,7 +37,7 @@ def test_stacked_frames_begin_with_the_first_repeated():
   trace = environments.play(env, 5)
   spec = env.single_observation_spec()
   assert spec['place'].shape == (4,) and spec['clock'].shape == (2,)
-  # Nothing of an episode is seen in the next.
+  # No frame of an episode appears in the next.
   assert trace.observation['place'][:, 0].tolist() == [
     [1, 0, 1, 0],
     [2, 0, 2, 0],
@@ -49,7 +49,7 @@ def test_stacked_frames_begin_with_the_first_repeated():
 
 
 def test_atari_frames_of_an_episode_do_not_reach_the_next():
-  """After a time limit, what is seen is what a new game looks like."""
+  """After a time limit, the observation is that of a new game."""
   env = registry.get_environment('atari:Pong', 2, max_frames=40, max_noops=0)
   trace = environments.play(env, 25)
   ends = np.flatnonzero(trace.step_type[:, 0] == environments.LAST)
@@ -62,7 +62,7 @@ def test_atari_frames_of_an_episode_do_not_reach_the_next():
 
 
 def test_atari_lives_and_rewards():
-  """The same game, told in other episodes and with clipped rewards."""
+  """The same game, with an episode per life and clipped rewards."""
   traces = []
   for changes in (dict(), dict(life_is_episode=True, clip_rewards=True)):
     env = registry.get_environment('atari:SpaceInvaders', 1, **changes)

@@ -1,4 +1,4 @@
-"""The two Catches: one game."""
+"""Catch in JAX and in NumPy are the same game."""
 
 import jax.numpy as jnp
 from ml_collections import config_dict

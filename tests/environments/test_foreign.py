@@ -1,4 +1,4 @@
-"""Code of users and of other packages that fails: one sentence with a place."""
+"""Errors in code of users and other packages: one sentence, file and line."""
 
 import pathlib
 import re
@@ -24,7 +24,7 @@ HERE = re.escape(str(pathlib.Path(broken.__file__)))
 
 
 def _line_of(text):
-  """The line of `broken.py` in which a text first occurs."""
+  """Returns the first line of `broken.py` that contains a text."""
   lines = pathlib.Path(broken.__file__).read_text().splitlines()
   return next(i for i, line in enumerate(lines, 1) if text in line)
 
@@ -59,7 +59,7 @@ def module(tmp_path, monkeypatch):
     ),
   ],
 )
-def test_whatever_an_import_raises_is_one_line(module, source, message, line):
+def test_errors_on_import_are_one_line(module, source, message, line):
   name = f'broken_{abs(hash(source))}'
   path = module(name, source)
   with pytest.raises(foreign.ForeignCodeError) as caught:
@@ -86,7 +86,7 @@ def test_names_that_are_no_modules_are_refused(module):
     registry.get_environment('dm:raises:f', 1)
 
 
-def test_an_interrupt_is_never_swallowed():
+def test_interrupts_are_not_converted():
   with pytest.raises(KeyboardInterrupt), foreign.boundary('x'):
     raise KeyboardInterrupt
   env = registry.environment_fn(
@@ -123,7 +123,7 @@ def test_the_cause_and_its_place_are_kept():
     assert 'raise error' in text
 
 
-# Trouble of one stream, what is said, and the line of `broken.py` it names.
+# Fault of one stream, the message, and the line of `broken.py` that it names.
 GYM = {
   'construct': (
     'cannot make gym:.*: KeyError: .as asked for.',
@@ -159,7 +159,7 @@ def _play(name, **kwargs):
 
 
 @pytest.mark.parametrize('trouble', GYM)
-def test_a_gym_environment_that_misbehaves(trouble):
+def test_a_gym_environment_that_fails(trouble):
   message, line = GYM[trouble]
   with pytest.raises(foreign.ForeignCodeError) as caught:
     _play(
@@ -185,7 +185,7 @@ def test_a_gym_environment_that_misbehaves(trouble):
     ('nan', r"returned inf in the observation\['count'\] of stream 0"),
   ],
 )
-def test_a_dm_env_that_misbehaves(trouble, message):
+def test_a_dm_env_that_fails(trouble, message):
   with pytest.raises(foreign.ForeignCodeError, match=message):
     _play(
       'dm:tests.support.broken:BrokenDm', kwargs=dict(trouble=trouble, at=2)
@@ -302,7 +302,7 @@ def test_64_bits_are_accepted():
     ('rewards', r'step returned a reward of float32 and the shape \(2, 3\)'),
   ],
 )
-def test_an_environment_in_jax_that_misbehaves(monkeypatch, trouble, message):
+def test_an_environment_in_jax_that_fails(monkeypatch, trouble, message):
   monkeypatch.setattr(registry, 'ENVIRONMENTS', {})
   settings = config_dict.ConfigDict(dict(trouble=trouble))
   registry.register_environment('mine', broken.BrokenJax, lambda: settings)

@@ -1,4 +1,4 @@
-"""Environments by name: which are known, and what a message suggests."""
+"""Environments by name: known names, and suggestions in messages."""
 
 import importlib.util
 

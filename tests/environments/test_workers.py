@@ -41,15 +41,15 @@ def test_streams_are_the_same_in_any_number_of_processes():
     registry.get_environment('gym:CartPole-v1', 4, num_workers=3)
 
 
-def test_what_workers_refuse_is_no_failure_of_theirs():
+def test_an_environment_refused_in_workers_leaves_no_processes():
   before = set(multiprocessing.active_children())
   with pytest.raises(ValueError, match='only discrete actions'):
     registry.get_environment('gym:Pendulum-v1', 2, num_workers=2)
   assert set(multiprocessing.active_children()) <= before
 
 
-def test_workers_outlive_signals_to_the_group():
-  """They reach all processes of a terminal; the first decides."""
+def test_workers_ignore_signals_to_the_group():
+  """A signal reaches the whole group; only the main process reacts to it."""
   env = registry.get_environment(
     'gym:tests.support.scripted:ScriptedGym', 2, num_workers=2
   )
@@ -64,7 +64,7 @@ def test_workers_outlive_signals_to_the_group():
 
 
 def _scripted_with_trouble(trouble, in_the_second_worker, seeds):
-  """Trouble only where the last of the four seeds is."""
+  """Only the stream with the last of the four seeds fails."""
   all_seeds = np.random.SeedSequence(0).generate_state(4) >> 1
   is_second = int(all_seeds[-1]) in seeds
   kwargs = trouble if is_second == in_the_second_worker else {}
@@ -85,7 +85,7 @@ def _scripted_with_trouble(trouble, in_the_second_worker, seeds):
   ],
 )
 def test_a_worker_that_fails_is_named(trouble, message):
-  """And leaves no processes behind."""
+  """It also leaves no processes behind."""
   before = set(multiprocessing.active_children())
   make = functools.partial(
     _scripted_with_trouble, trouble, 'worker 1' in message
@@ -135,8 +135,8 @@ def test_a_worker_that_hangs_is_named_and_ended(monkeypatch):
 
 
 @pytest.mark.slow
-def test_trouble_of_a_worker_is_that_of_its_environment():
-  """An exit, and numbers that are not finite, as without workers."""
+def test_errors_in_workers_are_those_of_their_environment():
+  """An exit and non-finite numbers are reported as without workers."""
   for trouble, error, message in (
     ('exit', worker_env.WorkerError, 'failed in step: SystemExit: 3'),
     ('nan', timesteps.NonFiniteError, r"\['count'\] of stream 1$"),
@@ -211,7 +211,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path, trouble):
   )
   workers = [int(pid) for pid in parent.stdout.readline().split()]
   assert len(workers) == 2
-  time.sleep(0.5)  # Until they are in their step, if they hang.
+  time.sleep(0.5)  # Waits until they hang in their step.
   parent.kill()
   parent.wait()
   for _ in range(200):
@@ -228,4 +228,4 @@ def _is_running(pid):
     stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
   except FileNotFoundError:
     return False
-  return stat.rpartition(')')[2].split()[0] != 'Z'  # Nobody may reap it.
+  return stat.rpartition(')')[2].split()[0] != 'Z'  # It may be a zombie.

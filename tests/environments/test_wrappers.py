@@ -13,7 +13,7 @@ from tests.support import scripted
 
 
 class _Noisy:
-  """Every step ends an episode, draws a number, and so does the reset."""
+  """Every step ends an episode; steps and resets draw a random number."""
 
   num_actions = 2
 
@@ -48,7 +48,7 @@ def test_step_and_reset_draw_different_numbers():
   assert (resets != steps).all()
   assert abs(np.corrcoef(resets.ravel(), steps.ravel())[0, 1]) < 0.3
   assert len(np.unique(trace)) == trace.size
-  # The reset's key is the published one: the second of the stream's key.
+  # The key of the reset is the published one, the second of the stream's.
   key = jax.random.split(jax.random.PRNGKey(0), 4)[0]
   key, _ = jax.random.split(key)
   key, used_now = jax.random.split(key)

@@ -34,7 +34,7 @@ def test_environment_of_another_size_is_refused():
 
 
 def test_the_loop_is_pure():
-  """The same state gives the same again, and a scan is a sequence of calls."""
+  """The same state gives the same result, and a scan equals repeated calls."""
   loop = _make_loop()
   state = jax.jit(loop.init)(jax.random.PRNGKey(0))
   run = jax.jit(loop.run, static_argnums=2)
@@ -46,7 +46,7 @@ def test_the_loop_is_pure():
   assert {x.shape for x in metrics.values()} == {(6,)}
 
 
-def test_a_nonfinite_step_is_not_taken_and_its_culprit_is_named():
+def test_a_nonfinite_step_is_not_taken_and_the_array_is_named():
   config = small.settings('actor_critic')
   config.learning_rate = 1e38
   config.max_abs_update = 1e38
@@ -65,9 +65,7 @@ def test_a_nonfinite_step_is_not_taken_and_its_culprit_is_named():
   assert culprit in names | set(metrics)
   # The counts of the log come first, then the leaves of the learner.
   not_logs = {'first_nonfinite', 'num_episodes', 'total_return', 'total_length'}
-  assert (
-    np.asarray(metrics['first_fault']) == -1
-  ).all()  # The learner's fault.
+  assert (np.asarray(metrics['first_fault']) == -1).all()  # None.
   not_logs.add('first_fault')
   logs = sorted(set(metrics) - not_logs)
   name_of = lambda i: agent_loop.name_of_nonfinite(i, metrics, state.learner)

@@ -44,7 +44,7 @@ def _evaluate(**changes):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-  """An evaluation without a break: its folder and its result."""
+  """An uninterrupted evaluation: its folder and its result."""
   out = tmp_path_factory.mktemp('runs') / 'whole'
   return out, _evaluate(out=out)
 
@@ -78,7 +78,7 @@ def test_writes_what_the_command_writes(whole, tmp_path):
     theirs, 'request', 'origins'
   )
   assert metrics.to_csv(result.rows) == (out / 'metrics.csv').read_text()
-  # So either can be opened, and resumed by the command.
+  # So both can be opened, and resumed by the command.
   jax.tree.map(
     lambda saved, one: np.testing.assert_array_equal(saved, one[1]),
     disco_rl.load_run(out).params[1],
@@ -93,21 +93,21 @@ def test_without_a_folder_the_rows_are_the_same(whole, tmp_path, monkeypatch):
 
 
 def _check_same_rows(result, wanted, checkpoint):
-  """Those before the checkpoint come from a file, which has seven digits."""
+  """Rows before the checkpoint come from a file with seven digits."""
   assert metrics.to_csv(result.rows) == metrics.to_csv(wanted.rows)
   later = lambda rows: [row for row in rows if row['iteration'] > checkpoint]
   assert later(result.rows) == later(wanted.rows)
 
 
 class _Interrupted(BaseException):
-  """As Ctrl-C, at a moment of our choice."""
+  """Acts like Ctrl-C at a chosen moment."""
 
 
 @pytest.mark.parametrize('env', ['catch', 'catch_numpy'])
 def test_resumed_after_an_interruption_it_is_the_same_run(
   env, tmp_path, monkeypatch
 ):
-  """From the last checkpoint, whatever was measured after it."""
+  """It continues from the last checkpoint; later rows are computed again."""
   wanted = _evaluate(env=env, out=tmp_path / 'whole')
   out = tmp_path / 'broken'
   with monkeypatch.context() as patch:
@@ -164,7 +164,7 @@ def test_what_cannot_be_resumed_is_refused(whole, tmp_path):
 
 
 def test_environments_and_settings_without_a_name(tmp_path):
-  """They are resumed in Python, with the same objects; no command can."""
+  """They can be resumed in Python with the same objects, not by a command."""
   agent_settings = small.settings('actor_critic')
   before = agent_settings.to_json_best_effort()
   kwargs = dict(
@@ -186,7 +186,7 @@ def test_environments_and_settings_without_a_name(tmp_path):
 
 
 def test_any_setting_can_be_set_by_its_path(whole):
-  """Wherever else it could be given, too; and is checked."""
+  """Settings that are also arguments can be, too; all are checked."""
   sizes = {f'batching.{name}': value for name, value in small.SIZES.items()}
   board = {'env.rows': 5, 'env.columns': 4}
   result = _evaluate(
@@ -269,7 +269,7 @@ def test_a_run_is_not_resumed_with_another_rule_or_environment(tmp_path):
   more = dict(out=tmp_path, num_iterations=8, seeds=(0,), resume=True)
   with pytest.raises(ValueError, match='with env = catch, not'):
     _evaluate(**more, env='catch_numpy')
-  # Final parameters of the shorter run do not outlive it.
+  # Final parameters of the shorter run are removed.
   (tmp_path / 'params_0.npz').write_bytes(b'old')
   _evaluate(**more)
   assert (tmp_path / 'params_0.npz').read_bytes() != b'old'

@@ -25,7 +25,7 @@ def test_learning_waits_for_the_replay_to_fill():
   population, eta = small.make_population()
   state = population.init()
   first = jax.device_get(state.learner.params)
-  # Two trajectories an iteration, eight needed.
+  # Two trajectories per iteration; eight are needed.
   state, metrics = population.run(eta, state, 3)
   assert np.isnan(metrics['total_loss']).all()
   golden.check_trees_close(jax.device_get(state.learner.params), first, 0)
@@ -67,9 +67,9 @@ def test_chunks_make_no_difference_and_compile_once():
   ],
 )
 def test_a_seed_among_others_is_that_seed_alone(rule, env_name):
-  """Bit-exact as users compile it.
+  """It is bit-exact in programs that are compiled as for users.
 
-  Here, see `conftest.py`, the larger program is not optimised and rounds
+  Here the larger program is not optimised (see `conftest.py`), and rounds
   differently.
   """
   compare = np.testing.assert_array_equal
@@ -122,7 +122,7 @@ def test_nonsense_sizes_are_refused(sizes, message):
 
 
 def test_a_fraction_of_every_batch_is_fresh(monkeypatch):
-  """The rollout just made comes first, the rest from the replay."""
+  """The new rollout comes first; the rest is from the replay."""
   num_envs = batching_lib.num_fresh(8, replay_fraction=0.7)
   sizes = dict(batch_size=8, num_envs=num_envs, fresh_in_batch=True)
   batching = batching_lib.Batching(**{**small.SIZES, **sizes})
@@ -153,7 +153,7 @@ def test_a_fraction_of_every_batch_is_fresh(monkeypatch):
 
 
 def _with_memory(config):
-  """An agent with these settings and an LSTM, on Catch."""
+  """Makes an agent with these settings and an LSTM, on Catch."""
   with config.unlocked():
     config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
   return population_lib.Population(
@@ -170,14 +170,14 @@ def test_replay_keeps_only_the_first_state_of_a_memory():
   assert np.isfinite(metrics['total_loss'][-1]).all()
   states = jax.tree.leaves(state.buffer.data.states)
   assert {x.shape for x in states} == {(1, 16, 1, 4)}
-  # Those of later rollouts are not zero: each is where the last one ended.
+  # Later rollouts start from the state at the end of the one before.
   assert any(np.abs(x[0, 2:12]).max() > 0 for x in states)
 
 
 def test_a_memory_continues_from_the_state_stored_with_its_trajectory():
-  """What was acted is what the unroll of a sampled batch computes."""
+  """Unrolling a sampled batch reproduces the outputs of acting."""
   config = small.settings('actor_critic')
-  config.learning_rate = 0.0  # So that old trajectories are this network's.
+  config.learning_rate = 0.0  # All trajectories have the same θ.
   population = _with_memory(config)
   state, _ = population.run({}, population.init(), 10)
   params, buffer = jax.tree.map(
@@ -200,13 +200,13 @@ def test_a_memory_continues_from_the_state_stored_with_its_trajectory():
 
 
 def test_a_replay_larger_than_the_memory_is_refused():
-  """That of all seeds together, before any of it is there."""
+  """The replays of all seeds count, before any is allocated."""
   seeds = (0, 1)
   small_one, _ = small.make_population(seeds=seeds, replay_capacity=16)
   buffer = small_one.init().buffer
   row = sum(x.nbytes for x in jax.tree.leaves(buffer.data)) // 16
   memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  # Of one seed it would fit.
+  # The replay of one seed would fit.
   capacity = int(1.5 * memory / row) // 2 * 2
   large_one, _ = small.make_population(seeds=seeds, replay_capacity=capacity)
   with pytest.raises(ValueError, match=r'replay \d+\.\d GB, .* but this'):
@@ -219,7 +219,7 @@ def test_a_replay_larger_than_the_memory_is_refused():
 def test_a_step_is_checked_before_anything_is_made(
   env_name, method, monkeypatch
 ):
-  """And is traced once, by the check."""
+  """The check traces the step, which is not traced again."""
   calls = []
   plain = getattr(agent_loop.AgentLoop, method)
 
@@ -241,7 +241,7 @@ def test_a_step_is_checked_before_anything_is_made(
 
 
 def test_overlapped_acting_lags_one_update():
-  """Against a loop that acts with the parameters of one update before."""
+  """Compared with a loop that acts with the parameters of the update before."""
   population, eta = small.make_population(
     env_name='catch_numpy', num_envs=8, overlap_acting=True
   )
@@ -275,7 +275,7 @@ def test_overlapped_acting_lags_one_update():
 
 @pytest.mark.parametrize('env_name', ['catch', 'catch_numpy'])
 def test_a_checkpoint_is_the_state(env_name):
-  """Resumed from it by another population, the run is bit-exact."""
+  """Another population resumes from it bit-exact."""
   population, eta = small.make_population(env_name=env_name, seeds=(0, 1))
   state, _ = population.run(eta, population.init(), 5)
   saved = jax.device_get(population.to_checkpoint(state))
@@ -291,7 +291,7 @@ def test_a_checkpoint_is_the_state(env_name):
 
 
 def test_episodes_that_cannot_be_resumed_are_reset():
-  """Their memory and what they had earned are those of a beginning."""
+  """Network states and the returns so far are those of new episodes."""
   config = small.settings('actor_critic')
   with config.unlocked():
     config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
@@ -327,7 +327,7 @@ def test_agents_begin_the_same_in_environments_used_before():
 
 
 def test_host_environments_may_have_any_states():
-  """They are nobody's business but the environment's."""
+  """Only the environment reads them."""
 
   class Objects(base.Environment):
     def __init__(self, batch_size):

@@ -1,4 +1,4 @@
-"""A run can be opened again, and its agent plays."""
+"""Opening the folder of a run, and playing with its agent."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ SIZES = [
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-  """A folder in which an agent learned to catch on a narrow board."""
+  """The folder of a run whose agent learned Catch on a narrow board."""
   out = tmp_path_factory.mktemp('runs') / 'narrow'
   command = ['eval', '--rule=actor_critic', '--steps=120', '--num-seeds=2']
   assert main.main([*command, *SIZES, f'--out={out}']) == 0
@@ -58,7 +58,7 @@ def test_a_run_that_was_stopped_is_opened_at_its_checkpoint(trained, tmp_path):
     disco_rl.load_run(folder)
 
 
-def test_what_is_no_run_of_agents_is_refused(tmp_path):
+def test_folders_without_a_run_of_agents_are_refused(tmp_path):
   with pytest.raises(run_folder.RunFolderError, match='holds no run'):
     disco_rl.load_run(tmp_path)
   config = dict(command='meta-train', format=run_folder.FORMAT)
@@ -68,7 +68,7 @@ def test_what_is_no_run_of_agents_is_refused(tmp_path):
 
 
 def test_compare_shows_one_average_for_the_same_rows(trained, tmp_path, capsys):
-  """Of a run that is not longer than 100 iterations, last and whole agree."""
+  """In runs of at most 100 iterations, last and total averages are equal."""
   folder = shutil.copytree(trained, tmp_path / 'short')
   lines = (folder / 'metrics.csv').read_text().splitlines(keepends=True)
   (folder / 'metrics.csv').write_text(''.join(lines[:9]))

@@ -19,7 +19,7 @@ from tests.support import weights
 
 
 def _meta_net(config):
-  """The meta-network of agent settings as a Haiku transform."""
+  """Makes the meta-network of agent settings as a Haiku transform."""
   kwargs = dict(**config.update_rule.net)
   name = kwargs.pop('name')
   return hk.without_apply_rng(

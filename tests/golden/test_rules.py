@@ -34,7 +34,7 @@ def test_disco():
       )
       return recorded.replace(agent_out=agent_out)
 
-    # Not compiled, as when it was recorded: undoing the signed-hyperbolic map
+    # Not compiled, like the recording: undoing the signed-hyperbolic map
     # turns the last bit of its argument into 1e-4 of a value.
     def targets(meta_params, rollout):
       return rule.unroll_meta_net(

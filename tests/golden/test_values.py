@@ -130,7 +130,7 @@ def test_value_outs():
 
 def test_input_transforms():
   with golden.opened('input_transforms') as g:
-    assert g['x3'].shape == (6, 3, 4)  # An input of no recorded output.
+    assert g['x3'].shape == (6, 3, 4)  # An input without a recorded output.
     x, actions, policy = g['x4'], g['actions'], g['policy']
     outs = {
       name: factory()(

@@ -26,7 +26,7 @@ def _settings(core=None):
 
 
 def _make(env_name, core=None, **env_settings):
-  """An agent in an environment, its parameters, and how to make its actor."""
+  """Makes an agent, its parameters, and a function that makes its actor."""
   make_env = lambda: registry.get_environment(env_name, 3, **env_settings)
   env = make_env()
   an_agent = agent.Agent.for_environment(env, _settings(core))
@@ -71,7 +71,7 @@ def test_host_acting_is_device_acting(core):
     golden.check_trees_close(host_state, state, 1e-5)
     assert not rollout.discounts.all()
   assert set(rollout.agent_outs) == {'logits'}
-  # What is stored of either is the same.
+  # The stored rollouts are the same.
   golden.check_trees_close(
     replay.to_stored(host_rollout), replay.to_stored(rollout), 1e-5
   )
@@ -88,7 +88,7 @@ def test_a_rollout_on_the_host_keeps_only_the_first_network_state():
     assert leaves and all(x.shape == (1, 3, 4) for x in leaves)
     golden.check_trees_close(rollout.first_state(time_axis=0), before, 0)
     checks.check_actor_rollout(rollout)
-  # The second begins where the first ended, and the network agrees.
+  # The second starts where the first ended, and the network agrees.
   assert any(np.asarray(x).any() for x in leaves)
   outs, after = an_agent.unroll_net(
     params, rollout.first_state(time_axis=0), rollout
@@ -98,7 +98,7 @@ def test_a_rollout_on_the_host_keeps_only_the_first_network_state():
 
 
 def test_an_ordinary_environment_is_acted_in_step_by_step():
-  """The rollout is what a plain loop over steps collects."""
+  """The rollout equals that of a plain loop over steps."""
   an_agent, params, make_actor = _make('catch_numpy', rows=5, columns=4)
   actor = make_actor()
   assert isinstance(actor, actors.HostActor)
@@ -185,7 +185,7 @@ def test_environments_without_snapshots_are_reset():
 
 
 def test_one_program_acts_in_several_environments():
-  """As of seeds whose environments are on the host."""
+  """For example, of several seeds with environments on the host."""
   _, params, make_actor = _make('catch_numpy')
   actor = make_actor()
   env = registry.get_environment('catch_numpy', 3, random_seed=5)

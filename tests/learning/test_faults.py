@@ -1,4 +1,4 @@
-"""Numbers of environments in JAX that are not finite: which, where and when."""
+"""Non-finite numbers from environments in JAX: array, stream and step."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ T, B = 4, 3
 
 
 def _experience(field=None, at=()):
-  """A rollout and the timestep after it, with one NaN."""
+  """Makes a rollout and the timestep after it, with one NaN."""
   arrays = dict(
     a=np.zeros((T + 1, B, 2), np.float32),
     b=np.zeros((T + 1, B), np.uint8),
@@ -76,7 +76,7 @@ def test_the_earliest_step_is_reported():
 
 
 def test_streams_are_counted_over_shards():
-  """Every shard knows the fault of any."""
+  """The fault of one shard is reported by all."""
   shards = [_experience(), _experience('a', (1, 2, 0))]
   stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *shards)
   indices = jax.vmap(

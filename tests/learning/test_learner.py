@@ -1,4 +1,4 @@
-"""`make_learner`, around any network, learns as `Agent` does."""
+"""`make_learner` with any network learns as `Agent` does."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from tests.support import small
 
 @pytest.mark.parametrize('rule', ['disco', 'actor_critic'])
 def test_learns_as_the_agent_does(rule):
-  """Two updates, with a memory in the network, episode ends included."""
+  """In two updates of a network with memory, over the ends of episodes."""
   config = small.settings(rule)
   with config.unlocked():
     config.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))
@@ -32,13 +32,13 @@ def test_learns_as_the_agent_does(rule):
   )
   wanted = an_agent.initial_learner_state(rng)
   state = learner.init(rng, wanted.params)
-  # η outlives the state it was used with, and so do the first parameters.
+  # Only the state is donated; `init` copied the parameters.
   update = jax.jit(learner.update, donate_argnums=1)
   learner_step = jax.jit(an_agent.learner_step, static_argnums=5)
   for i in range(2):
     rollout = small.act(an_agent, state.params, jax.random.PRNGKey(i), 9)
     assert not rollout.discounts.all()
-    rollout = jax.tree.map(lambda x: x[4:], rollout)  # Begins with an episode.
+    rollout = jax.tree.map(lambda x: x[4:], rollout)  # A new episode.
     state, out = update(eta, state, rollout, rng)
     wanted, _, wanted_log = learner_step(
       rng, rollout, wanted, rollout.first_state(0), eta, False
@@ -100,7 +100,7 @@ def test_a_rule_that_needs_a_critic_is_refused_without_one():
 
 
 def _make_learner(an_agent, **kwargs):
-  """A learner of the same network, settings and critic as an agent's."""
+  """Makes a learner with the network, settings and critic of an agent."""
   config = an_agent.settings
   critic = None
   if 'value_fn' in config:
@@ -116,7 +116,7 @@ def _make_learner(an_agent, **kwargs):
 
 
 def _first_rollout(an_agent, rng):
-  """Fresh parameters, η and a rollout in which episodes end."""
+  """Makes parameters, η and a rollout in which episodes end."""
   state = an_agent.initial_learner_state(rng)
   eta, _ = an_agent.update_rule.init_params(rng)
   rollout = small.act(an_agent, state.params, jax.random.PRNGKey(1), 6)
@@ -152,7 +152,7 @@ def test_is_exactly_the_learner_step_of_the_agent(rule):
 
 
 def test_a_learner_with_a_critic_learns():
-  """The policy moves towards what the critic finds better than usual."""
+  """The policy prefers actions with a positive advantage."""
   config = small.settings('policy_gradient')
   config.learning_rate = 5e-3
   an_agent = small.make_agent('policy_gradient', config)
@@ -186,7 +186,7 @@ def test_gradients_in_eta_are_those_of_the_agent():
   state, _, rollout = _first_rollout(an_agent, rng)
   eta, _ = an_agent.update_rule.init_params(jax.random.PRNGKey(1))
   learner = _make_learner(an_agent)
-  # In the first update, the memory that gates the rule's network is empty.
+  # In the first update, the state of the life-long LSTM is zero.
   state, _ = jax.jit(learner.update)(eta, state, rollout, rng)
   rollout = small.act(an_agent, state.params, jax.random.PRNGKey(2), 6)
 
@@ -204,7 +204,7 @@ def test_gradients_in_eta_are_those_of_the_agent():
   actual = jax.jit(jax.grad(by_learner))(eta)
   wanted = jax.jit(jax.grad(by_agent))(eta)
   for name, grad in golden.named_leaves(actual):
-    # What the rule remembers changes the targets of later updates only.
+    # The life-long LSTM changes the targets of later updates only.
     is_memory = 'meta_lstm' in name or 'lstm/linear_1/' in name
     assert np.isfinite(grad).all()
     assert np.asarray(grad).any() != is_memory, name
@@ -212,7 +212,7 @@ def test_gradients_in_eta_are_those_of_the_agent():
 
 
 def test_outputs_on_request():
-  """Those of the network before the update, and the targets of the rule."""
+  """The network's outputs before the update, and the rule's targets."""
   an_agent = small.make_agent('disco')
   rng = jax.random.PRNGKey(0)
   state, eta, rollout = _first_rollout(an_agent, rng)
@@ -228,7 +228,7 @@ def test_outputs_on_request():
 
 @pytest.fixture(scope='module')
 def bare():
-  """A network of two arrays, a loaded rule of the actor-critic's kind."""
+  """A network of two arrays, and the actor-critic as a loaded rule."""
 
   def unroll(params, state, observations, should_reset):
     del should_reset

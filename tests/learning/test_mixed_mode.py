@@ -14,7 +14,7 @@ from tests.support import small
   ('dtype', 'tolerance'), [(np.float64, 1e-9), (np.float32, 1e-4)]
 )
 def test_mixed_mode_is_plain_reverse_mode(dtype, tolerance):
-  """On a small network with everything a learner step has."""
+  """In a small network with all operations of a learner step."""
 
   def loss_fn(theta, targets, data):
     hidden = jnp.tanh(data @ theta['w'] + theta['b'])

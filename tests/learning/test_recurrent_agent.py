@@ -1,4 +1,4 @@
-"""An agent with a memory is right through the ends of episodes."""
+"""Agents with memory, over the ends of episodes."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def recurrent_agent():
 
 @pytest.fixture(scope='module')
 def experience(recurrent_agent):
-  """Parameters that remember, and what they did over several episodes."""
+  """Parameters with a strong memory, and their steps in several episodes."""
   state = recurrent_agent.initial_learner_state(jax.random.PRNGKey(0))
   params = jax.tree.map(lambda x: 3 * x, state.params)
   state = state.replace(params=params)
@@ -35,7 +35,7 @@ def _slice(rollout, start):
 
 @pytest.mark.parametrize('start', [0, 3, 4, 5])
 def test_unroll_reproduces_acting(recurrent_agent, experience, start):
-  """From any step on, step 4 being the first of an episode."""
+  """From any step on; step 4 is the first of an episode."""
   state, rollout = experience
   assert not rollout.discounts[4].any()
   part = _slice(rollout, start)
@@ -81,7 +81,7 @@ def test_target_network_is_reset_too(recurrent_agent, experience, start):
 
 
 def test_states_need_an_axis_of_time(recurrent_agent, experience):
-  """Without one, the memory of one stream would be that of all."""
+  """Without one, the state of one stream would be used for all."""
   state, rollout = experience
   first = rollout.first_state(time_axis=0)
   for kept in (rollout.states, jax.tree.map(lambda x: x[:1], rollout.states)):
@@ -93,7 +93,7 @@ def test_states_need_an_axis_of_time(recurrent_agent, experience):
       jax.random.PRNGKey(0), rollout.replace(states=first), state, first, {}, 0
     )
   checks.check_actor_rollout(rollout.replace(states={}))  # No memory.
-  # Where there are as many streams as steps, the network itself sees it.
+  # With as many streams as steps, the error is raised by the network.
   one_stream = jax.tree.map(lambda x: x[0], first)
   with pytest.raises(ValueError, match=r'state of the memory.*batch of 3'):
     recurrent_agent.unroll_net(state.params, one_stream, rollout)

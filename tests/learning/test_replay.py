@@ -1,4 +1,4 @@
-"""Replay: what is stored, in which order it is lost, what is sampled."""
+"""Replay: what is stored, replaced and sampled."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ from tests.support import small
 
 
 def _rollout(values, num_steps=3):
-  """One trajectory per value, which is everywhere in it."""
+  """Makes one trajectory per value, with that value in all its fields."""
   x = jnp.broadcast_to(
     jnp.asarray(values, jnp.float32), (num_steps, len(values))
   )
@@ -65,7 +65,7 @@ def test_replay_of_an_odd_size_is_refused(capacity):
 
 
 def test_what_is_stored_is_what_a_learner_reads():
-  """All but the network's later states comes back, and no copy is kept."""
+  """All is restored but the network's later states; logits are stored once."""
   rollout = _rollout([1, 2]).replace(
     states={'h': jnp.arange(12).reshape(3, 2, 2)}
   )
@@ -81,7 +81,7 @@ def test_what_is_stored_is_what_a_learner_reads():
     back.replace(states=None),
     rollout.replace(states=None),
   )
-  # What was stored once is stored as it is.
+  # Storing a stored rollout changes nothing.
   again = replay.to_stored(back)
   jax.tree.map(np.testing.assert_array_equal, again, stored)
 
@@ -134,6 +134,6 @@ def test_next_batch_has_fresh_trajectories_first_or_none():
   assert values.shape == (40, 5)
   assert all(set(values[:, i]) == {1, 2, 3, 4} for i in range(5))
 
-  # Without a buffer, the batch is the rollout just made.
+  # Without a buffer, the batch is the new rollout.
   on_policy = next_batch(None, fresh, keys[0], batching)
   jax.tree.map(np.testing.assert_array_equal, on_policy, _rollout([3, 4]))

@@ -1,4 +1,4 @@
-"""The rule of the how-to, whose programs compile quickly."""
+"""The rule of docs/your_own_rule.md, whose programs compile quickly."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ DOCUMENT = pathlib.Path(__file__).parents[2] / 'docs' / 'your_own_rule.md'
 
 
 def _run_blocks(is_wanted):
-  """What blocks of the how-to define, run in order; nothing outlives it."""
+  """Runs blocks of the page in order; yields the names they define."""
   text = DOCUMENT.read_text(encoding='utf-8')
   names = {}
   with pytest.MonkeyPatch.context() as patch:
@@ -25,12 +25,12 @@ def _run_blocks(is_wanted):
 
 @pytest.fixture(scope='module')
 def documented():
-  """What the how-to defines and computes."""
+  """The names that the page defines, after running all of it."""
   yield from _run_blocks(lambda block: True)
 
 
 @pytest.fixture(scope='module')
 def own_rule():
-  """What the how-to defines, without the blocks that train."""
+  """The names that the page defines, without the blocks that train."""
   trains = ('meta_train(', 'loop.run(')
   yield from _run_blocks(lambda block: not any(x in block for x in trains))

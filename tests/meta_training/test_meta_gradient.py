@@ -18,7 +18,7 @@ from tests.support import small_meta
 
 
 @pytest.mark.slow
-def test_all_ways_to_the_meta_gradient_are_one():
+def test_all_ways_to_compute_the_meta_gradient_agree():
   """Inner updates rematerialised or not, in reverse mode and mixed mode.
 
   In float64 to 1e-9, and in float32 to 1e-4 of the largest derivative.
@@ -66,7 +66,7 @@ def _check_gradients(actual, wanted, tolerance):
   ('num_updates', 'mode'), [(1, 'reverse'), (2, 'mixed')]
 )
 def test_the_meta_gradient_of_an_entropy_cost(own_rule, num_updates, mode):
-  """Against plain `jax.grad` by hand, and against finite differences.
+  """Compared with plain `jax.grad`, and with finite differences.
 
   Those are exact for one inner update by SGD: with more of them, gradients are
   stopped on purpose where values are bootstrapped.
@@ -124,7 +124,7 @@ def test_the_meta_gradient_of_an_entropy_cost(own_rule, num_updates, mode):
 
 
 class ScaledAdvantages(policy_gradient.PolicyGradientUpdate):
-  """Has a critic, whole numbers among its targets, and η that is no dict."""
+  """Needs a critic, has integers among its targets, and η is not a dict."""
 
   def init_params(self, rng):
     return (jax.random.uniform(rng, (2,)),), {}
@@ -168,7 +168,7 @@ def test_any_rule_can_be_differentiated_in_both_modes(monkeypatch):
 
 @pytest.mark.slow
 def test_one_batch_in_shards_has_the_gradient_of_the_whole():
-  """On the same data: eight devices against one that sees all of it."""
+  """On the same data: eight devices compared with one that has all of it."""
   sizes = dict(batch_size=16, num_envs=16)
   whole = small_meta.make_meta_agent(**sizes)
   eta, _ = small.make_agent('disco').update_rule.init_params(
@@ -234,7 +234,7 @@ def test_batches_are_the_fresh_trajectories_and_replayed_ones():
 
 
 def test_replay_keeps_one_network_state_per_trajectory():
-  """The first, as the replay of evaluation does; shapes only."""
+  """The first, like the replay of evaluations; checks shapes only."""
   settings = small.settings('policy_gradient')
   with settings.unlocked():
     settings.net_settings.net_args.update(core='lstm', core_kwargs=dict(size=4))

@@ -17,7 +17,7 @@ def test_terms_are_weighed_by_name():
   default = config_lib.MetaLossWeights()
   wanted = dict(policy_gradient=2.0, entropy=-0.03, regularizer=5.0)
   assert weigh(default) == pytest.approx(wanted)
-  # In a mapping, what is not named weighs nothing.
+  # In a mapping, terms that are not named have weight 0.
   wanted = dict(policy_gradient=0.0, entropy=6.0, regularizer=5.0)
   assert weigh(dict(entropy=2.0)) == wanted
   with pytest.raises(ValueError, match=r"terms are \['entropy', 'policy_grad"):
@@ -58,7 +58,7 @@ def test_weights_by_name(own_rule):
     np.testing.assert_allclose(log['meta_loss'], wanted, 1e-5)
     np.testing.assert_allclose(log['distance'], np.log(2) ** 2, 1e-5)
     np.testing.assert_allclose(log['regularizer'], 2 * np.log(0.2), 1e-5)
-    # Defaults that do not apply are left out, whatever else is refused.
+    # Default weights without a term are ignored; others are errors.
     jax.eval_shape(log_of(make(config_lib.MetaLossWeights(entropy=0.0))))
     for wrong in (
       config_lib.MetaLossWeights(y_mean=0.5),

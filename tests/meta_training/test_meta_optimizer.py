@@ -1,4 +1,4 @@
-"""The optimiser of η: the Adam of a config, or one of one's own."""
+"""The optimiser of η: the Adam of a config, or a custom one."""
 
 import jax
 import jax.flatten_util
@@ -18,7 +18,7 @@ def _flat(tree):
 
 
 def _updates(optimizer, num_updates=3):
-  """Updates of η for the same gradient every time."""
+  """Computes updates of η for a constant gradient."""
   state, updates = optimizer.init(ETA), []
   for _ in range(num_updates):
     update, state = optimizer.update(_flat(ETA), state, ETA)

@@ -35,7 +35,7 @@ TINY = {
 
 @pytest.fixture
 def rule_file(own_rule, tmp_path):
-  """A rule of one's own, to be trained further by its name."""
+  """The file of a custom rule, to be trained further by its name."""
   eta, _ = own_rule['EntropyCost']().init_params(None)
   path = tmp_path / 'first.npz'
   disco_rl.save_rule(path, eta, settings=own_rule['agent_settings'])
@@ -80,7 +80,7 @@ def test_a_folder_is_that_of_the_command_and_is_resumed_bit_exact(
   jax.tree.map(np.testing.assert_array_equal, saved.eta, result.eta)
 
   train(parts, 3)
-  # As if it had been killed after one more meta-update.
+  # As after a kill one meta-update later.
   with (parts / 'metrics.csv').open('a') as file:
     file.write((whole / 'metrics.csv').read_text().splitlines()[4] + '\n5,3')
   resumed = train(parts, 5, resume=True)
@@ -90,7 +90,7 @@ def test_a_folder_is_that_of_the_command_and_is_resumed_bit_exact(
   for one in (result, resumed):
     first = disco_rl.load_rule(rule_file).eta
     jax.tree.map(np.testing.assert_array_equal, one.initial_eta, first)
-  # What has a name is resumed by the command, too.
+  # A run without objects can also be resumed by the command.
   capsys.readouterr()
   more = ['meta-train', f'--resume={parts}', '--steps=6', '--quiet']
   assert main.main(more) == 0
@@ -111,7 +111,7 @@ def test_nothing_is_written_without_a_folder(own_rule, tmp_path, monkeypatch):
 
 
 def test_environments_of_ones_own_are_named(own_rule, monkeypatch):
-  """By the function that makes them, or else by their number."""
+  """After the function that makes them, or else by number."""
   seen = []
 
   class SeenError(Exception):
@@ -157,8 +157,8 @@ def test_meta_train_refuses(arguments, message):
     disco_rl.meta_train(**arguments)
 
 
-def test_a_trained_rule_is_trained_on_gently(monkeypatch):
-  """Its learning rate is small unless a config says otherwise."""
+def test_a_trained_rule_is_fine_tuned_with_a_small_learning_rate(monkeypatch):
+  """The learning rate is small unless a config sets it."""
   seen = []
 
   class SeenError(Exception):
@@ -210,7 +210,7 @@ def test_a_run_is_not_resumed_with_other_settings(own_rule, tmp_path):
       out=tmp_path,
       resume=True,
     )
-  # And the folder is free again.
+  # The folder is not locked any more.
   run_folder.RunFolder.reopen(tmp_path).close()
   with pytest.raises(run_folder.RunFolderError, match='already holds a run'):
     disco_rl.meta_train('catch', agent_settings=settings, out=tmp_path)

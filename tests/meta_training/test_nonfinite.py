@@ -1,4 +1,4 @@
-"""NaN in meta-training: of an environment, and of agents that diverge."""
+"""NaN in meta-training, from environments and from agents that diverge."""
 
 import types
 
@@ -20,7 +20,7 @@ from tests.support import small_meta
 
 
 def _state(num_over=1):
-  """Two agents; the first is over, and both are not finite in places."""
+  """Two agents; the first has non-finite numbers and is to be reset."""
   agents = dict(
     params=jnp.asarray([[jnp.nan, 1.0], [2.0, 3.0]]),
     moments=jnp.asarray([-jnp.inf, 4.0]),
@@ -44,7 +44,7 @@ def test_agents_that_are_reset_put_no_nan_into_a_checkpoint():
   np.testing.assert_array_equal(agents['params'], [[0.0, 1.0], [2.0, 3.0]])
   np.testing.assert_array_equal(agents['moments'], [0.0, 4.0])
   assert agents['counts'].tolist() == [5, 6]
-  # Without such agents nothing is copied; others are not cleaned.
+  # Without such agents nothing is copied; other agents are unchanged.
   state = _state(num_over=0)
   assert nonfinite.clean(state) is state
   spoiled = _state()

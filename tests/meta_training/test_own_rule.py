@@ -1,4 +1,4 @@
-"""The how-to on rules of one's own does what it says."""
+"""docs/your_own_rule.md does what it says."""
 
 import jax
 import numpy as np
@@ -17,12 +17,12 @@ def test_the_document_trains_a_number(documented):
     (log_cost,) = jax.tree.leaves(trained.eta)
     assert np.isfinite(log_cost) and abs(log_cost - first) > 1e-3
     assert {'return/catch', 'episodes/catch'} < set(trained.rows[0])
-  # The loop of the document is that of `meta_train`.
+  # The loop of the page gives the rows of `meta_train`.
   np.testing.assert_equal(documented['rows'], result.rows)
   jax.tree.map(
     np.testing.assert_array_equal, documented['outcome'].state.eta, result.eta
   )
-  # The regulariser is 0 where η begins, and then grows with it.
+  # The regulariser is 0 at the initial η, and then grows.
   values = [row['regularizer'] for row in tuned.rows]
   assert values[0] == 0 and values[-1] > 0
   assert 'regularizer' not in result.rows[0]

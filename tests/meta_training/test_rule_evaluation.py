@@ -1,4 +1,4 @@
-"""Rules are evaluated while they are trained, and the best is kept."""
+"""Evaluations during meta-training, and the best rule."""
 
 from types import SimpleNamespace
 
@@ -25,7 +25,7 @@ def _write(path, returns):
 
 
 class FakeEvaluation:
-  """Fresh agents reach what η says, those of the baseline 1."""
+  """The return of fresh agents is η, that of the baseline is 1."""
 
   def __init__(self):
     self.calls = []
@@ -61,7 +61,7 @@ class Schedule:
 
 
 def _run(folder, evaluation, values, first=0):
-  """Trains to the last value; returns what was saved as the best rule."""
+  """Trains to the last value; returns the rules that were saved as the best."""
   saved = []
 
   def save_rule(path, eta, **facts):
@@ -122,7 +122,7 @@ def test_what_was_evaluated_before_a_kill_is_not_evaluated_again(tmp_path):
 
 
 def test_an_evaluation_that_is_interrupted_is_made_again(tmp_path):
-  """It is dropped, and its meta-update has a checkpoint already."""
+  """It is discarded; the checkpoint of its meta-update is saved before it."""
 
   class Interrupted(FakeEvaluation):
     def __call__(self, eta, env):
@@ -174,8 +174,8 @@ def test_only_agents_that_ended_an_episode_count():
   [
     (0.5, -0.5, 1.5, 0.5),
     (1.5, -0.5, 1.5, 1.0),
-    (1.0, 0.5, -0.5, 0.5),  # A baseline that is worse does not turn it round.
-    (10.5, 10.0, 10.1, 0.5 / 1.01),  # Near each other: a tenth of the larger.
+    (1.0, 0.5, -0.5, 0.5),  # A worse baseline does not change the sign.
+    (10.5, 10.0, 10.1, 0.5 / 1.01),  # The scale is a tenth of the larger.
     (3.0, 0.0, 0.0, 3.0),
     (3.0, 2.0, NAN, 5.0),
     (3.0, NAN, 2.0, 5.0),
@@ -188,7 +188,7 @@ def test_scores_are_normalized(value, initial, baseline, score):
 
 
 def test_no_environment_outweighs_another(tmp_path):
-  """By plain averages the large returns would decide."""
+  """In plain averages, the largest returns would dominate."""
   _write(tmp_path / 'evaluations_small.csv', {0: 0.0, 1: 1.0, 2: 0.1})
   _write(tmp_path / 'baseline_small.csv', {0: 1.0})
   _write(tmp_path / 'evaluations_gym_large.csv', {0: 10.0, 1: 50.0, 2: 90.0})
@@ -198,14 +198,14 @@ def test_no_environment_outweighs_another(tmp_path):
   envs = ['small', 'gym:large', 'never']
   wanted = {0: 0.0, 1: (1.0 + 0.4) / 2, 2: (0.1 + 0.8) / 2}
   assert rule_evaluation.scores(tmp_path, envs) == pytest.approx(wanted)
-  # Who ended no episode where others did has no score.
+  # An evaluation without a return in one of the environments has no score.
   never.unlink()
   _write(never, {0: 1.0, 1: NAN, 2: 1.0})
   assert rule_evaluation.scores(tmp_path, envs).keys() == {0, 2}
 
 
 def test_fresh_agents_have_a_critic_only_if_the_rule_asks_for_one(own_rule):
-  """In meta-training every agent has one, which measures it."""
+  """In meta-training every agent has one, for the meta-loss."""
   request = {**resolve.META_TRAINING, 'eval_every': 1}
   request |= dict(set=['eval.num_seeds=1', 'eval.baseline=none'])
   for settings, has_critic in (

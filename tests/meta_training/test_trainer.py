@@ -72,7 +72,7 @@ def test_eight_devices_are_shards_of_one():
 @pytest.mark.slow
 def test_vmapped_and_sequential_agents_are_the_same():
   results = []
-  for at_once in (1, 2):  # Of three: two are vmapped, then one.
+  for at_once in (1, 2):  # Of three agents, two are vmapped, then one.
     trainer = small_meta.make_trainer(
       small_meta.make_group(num_agents=3), lanes_at_once=at_once
     )
@@ -89,7 +89,7 @@ def test_vmapped_and_sequential_agents_are_the_same():
 
 @pytest.mark.slow
 def test_groups_train_one_eta_with_an_adam_per_agent():
-  """Against a loop over agents: η − (1/n)·Σ Adam(gᵢ)."""
+  """Compared with a loop over agents: η − (1/n)·Σ Adam(gᵢ)."""
   groups = (
     small_meta.make_group(num_agents=2),
     small_meta.make_group(num_agents=1, rows=6, dense=(7,)),
@@ -166,8 +166,8 @@ def test_agents_are_reset_when_their_lifetime_ends():
 
 
 @pytest.mark.slow
-def test_a_reset_forgets_all_but_the_optimizer_of_eta():
-  """Agent, optimiser, target network, meta-state and critic; not the Adam."""
+def test_a_reset_keeps_only_the_optimizer_of_eta():
+  """It resets agent, optimiser, target network, meta-state and critic."""
   trainer = small_meta.make_trainer(lifetimes=(4, 8), adam_per_agent=True)
   eta = trainer.init_params(jax.random.PRNGKey(1))
   state = trainer.init(jax.random.PRNGKey(2), eta)
@@ -254,7 +254,7 @@ def test_a_nonfinite_agent_does_not_count_and_is_reset():
   assert np.asarray(state.groups[0].updates_left)[0] == 0
   before = jax.device_get(state.eta)
   state = break_agents(state, 1)
-  # The first is reset; the second breaks now: one is left.
+  # The first is reset; the second is non-finite now: one is left.
   state, log = trainer.update(state, jax.random.PRNGKey(4))
   assert log.averages['num_resets'] == 1
   assert log.averages['num_nonfinite_agents'] == 1

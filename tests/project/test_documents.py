@@ -1,4 +1,4 @@
-"""What README, ARCHITECTURE and docs show works as it stands there."""
+"""The code, commands and links in README, ARCHITECTURE and docs work."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ DOCUMENTS = sorted(
   + list((ROOT / 'docs').glob('*.md')),
   key=str,
 )
-# It has a test of its own, which checks its numbers too.
+# Tested, with its numbers, in tests/meta_training/test_own_rule.py.
 ELSEWHERE = ('your_own_rule.md',)
 SLOW = ('discovering_a_rule.md', 'training_agents.md')
 
@@ -30,7 +30,7 @@ def _name(path: pathlib.Path) -> str:
 @pytest.mark.parametrize(
   'document',
   [
-    # Those that compile for long.
+    # Some take long to compile.
     pytest.param(d, marks=[pytest.mark.slow] * (d.name in SLOW))
     for d in DOCUMENTS
     if _blocks(d) and d.name not in ELSEWHERE

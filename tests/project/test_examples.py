@@ -1,4 +1,4 @@
-"""The examples run; the one that should learn does."""
+"""The examples run, and the one that should learn does."""
 
 import jax
 import numpy as np

@@ -36,7 +36,7 @@ PUBLISHED = {('networks.meta_nets', 'update_rules.input_transforms')}
 
 
 def _imported_modules(source):
-  """Modules of the package that a program imports, as `unit.module`."""
+  """Returns the modules of the package that a program imports."""
   for node in ast.walk(ast.parse(source)):
     names = []
     if isinstance(node, ast.Import):
@@ -50,7 +50,7 @@ def _imported_modules(source):
 
 
 def _violations(module, source):
-  """What a module imports that it must not."""
+  """Returns the imports of a module that are not allowed."""
   unit = module.partition('.')[0]
   for imported in _imported_modules(source):
     other = imported.partition('.')[0]
@@ -63,7 +63,7 @@ def _violations(module, source):
 MODULES = {
   '.'.join(path.relative_to(PACKAGE).with_suffix('').parts): path
   for path in sorted(PACKAGE.rglob('*.py'))
-  if path != PACKAGE / '__init__.py'  # It gathers the public functions.
+  if path != PACKAGE / '__init__.py'  # It collects the public functions.
 }
 
 
@@ -103,7 +103,7 @@ def test_devices_are_known_to_one_small_module():
 
 
 def test_exceptions_are_needed():
-  """Those that are not should be removed above."""
+  """Exceptions that are not needed should be removed above."""
   edges, paths = set(), set()
   for module, path in MODULES.items():
     for imported in _imported_modules(path.read_text(encoding='utf-8')):

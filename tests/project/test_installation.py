@@ -1,4 +1,4 @@
-"""Every hint is a command that installs this library, or what it names."""
+"""Installation hints are commands that install the right packages."""
 
 import importlib.metadata
 import pathlib
@@ -16,7 +16,7 @@ from disco_rl.runs import plots
 ROOT = pathlib.Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))['project']
 EXTRAS = PROJECT['optional-dependencies']
-# Their text is for users; the tests below are themselves full of bad hints.
+# Texts for users; the tests below contain wrong hints on purpose.
 TEXTS = sorted(
   path
   for pattern in ('*', 'docs/*', 'colabs/*', '**/*.py')
@@ -28,7 +28,7 @@ TEXTS = sorted(
 
 
 def _name(requirement):
-  """The package that a requirement names, as the index spells it."""
+  """Returns the normalised name of the package of a requirement."""
   name = re.match(r'[\w.-]*', requirement).group()
   return re.sub(r'[-_.]+', '-', name).lower()
 
@@ -37,7 +37,7 @@ FOREIGN = {_name(item) for items in EXTRAS.values() for item in items}
 
 
 def _bad_hints(text):
-  """What a text would have installed that is neither us nor a known package.
+  """Returns the targets of `pip install` in a text that are wrong.
 
   Args:
     text: of a document or a program.
@@ -49,7 +49,7 @@ def _bad_hints(text):
   bad = re.findall(r'disco[\w-]*\[(?:' + '|'.join(EXTRAS) + r')\]', text, re.I)
   for command in re.findall(r'pip install[ \t]+([^`\n]*)', text):
     words = re.findall(r"""[^\s'"\\]+""", command)
-    # What follows the first target may be a sentence.
+    # The first target may be followed by prose.
     target = next((word for word in words if not word.startswith('-')), '')
     is_place = re.match(r'\.|/|git\+https://|\{', target)
     if not is_place and _name(target) not in FOREIGN:

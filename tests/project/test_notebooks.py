@@ -10,7 +10,7 @@ import pytest
 
 COLABS = pathlib.Path(__file__).parents[2] / 'colabs'
 
-# What replaces the cell tagged `parameters`.
+# Replaces the cell tagged `parameters`.
 TINY = {
   'eval.ipynb': """
 RULE = 'policy_gradient'
@@ -50,7 +50,7 @@ def test_every_notebook_is_here():
   'name',
   [
     'eval.ipynb',
-    # Compiles for minutes; what it is made of is tested elsewhere.
+    # Compiles for minutes; its parts are tested elsewhere.
     pytest.param('meta_train.ipynb', marks=pytest.mark.slow),
   ],
 )
@@ -83,7 +83,7 @@ def test_notebook(name, monkeypatch):
 
 
 @pytest.mark.parametrize('name', sorted(TINY))
-def test_what_a_notebook_shows_is_free_of_private_paths(name):
+def test_outputs_of_notebooks_have_no_private_paths(name):
   text = (COLABS / name).read_text(encoding='utf-8')
   for word in (os.path.expanduser('~'), str(COLABS.parent), '/tmp/', '/home/'):
     assert word not in text

@@ -1,4 +1,4 @@
-"""The rule inside somebody else's training loop, around their own network."""
+"""A rule in a custom training loop, with a custom network."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ NUM_DEVICES, NUM_MAPPED = 2, 3
 
 
 class Params(NamedTuple):
-  """A network that is nothing but arrays."""
+  """A network that consists of arrays."""
 
   torso: jax.Array
   heads: tuple[jax.Array, ...]

@@ -1,4 +1,4 @@
-"""The wheel works where the source tree is not."""
+"""The wheel works without the source tree."""
 
 import pathlib
 import re
@@ -63,8 +63,8 @@ def test_wheel_in_a_new_environment(tmp_path):
   site = _run(
     python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'
   ).strip()
-  # Dependencies come from this environment. An editable install in it is not
-  # seen: files that lead to one are not read from a folder named like this.
+  # Dependencies come from this environment, but no editable install: .pth files
+  # are not read in a folder that another .pth file names.
   dependencies = sysconfig.get_path('purelib')
   pathlib.Path(site, 'dependencies.pth').write_text(f'{dependencies}\n')
   _run(*pip, '--python', str(python), 'install', '--no-deps', str(wheel))

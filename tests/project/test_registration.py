@@ -1,4 +1,4 @@
-"""Rules, networks and environments of one's own, by name."""
+"""Custom rules, networks and environments, by name."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Habits that the linter cannot check."""
+"""Conventions that the linter cannot check."""
 
 import ast
 import importlib
@@ -14,7 +14,7 @@ FILES = sorted(
   path
   for folder in ('disco_rl', 'tests', 'examples', 'benchmarks')
   for path in (ROOT / folder).rglob('*.py')
-  # The public functions are gathered there, for type checkers by name.
+  # It imports the public functions by name, for type checkers.
   if path != ROOT / 'disco_rl' / '__init__.py'
 )
 
@@ -42,7 +42,7 @@ def test_every_module_says_what_it_is():
     assert importlib.import_module(name).__doc__, name
 
 
-# What writes a file, whatever the object: `numpy.savez`, `Path.write_text`.
+# Functions and methods that write files: `numpy.savez`, `Path.write_text`.
 _WRITERS = (
   *('savefig', 'savez', 'savez_compressed', 'tofile'),
   *('write_bytes', 'write_text'),
@@ -54,7 +54,7 @@ _WRITERS_OF_MODULES = (
 
 
 def _writes(source):
-  """The calls of a program that write files."""
+  """Yields the calls of a program that write files."""
   for node in ast.walk(ast.parse(source)):
     if not isinstance(node, ast.Call):
       continue
@@ -66,13 +66,13 @@ def _writes(source):
 
 
 def _opens_for_writing(call, name):
-  """Whether a call of `open`, or of a method of that name, is for writing."""
+  """Returns whether a call of a function or method `open` is for writing."""
   # The mode is the second argument of the function, the first of a method.
   modes = call.args[1:2] if name == 'open' else call.args[:1]
   modes = modes + [k.value for k in call.keywords if k.arg == 'mode']
   texts = [node.value for node in modes if isinstance(node, ast.Constant)]
   if name == 'open' and len(texts) < len(modes):
-    return True  # It may be.
+    return True  # Perhaps.
   return any(set('wax+') & set(str(mode)) for mode in texts)
 
 

@@ -113,7 +113,9 @@ def test_no_single_wrong_byte_gives_anything_but_a_clear_error(saved):
       file_format.load(saved)
     except file_format.RuleFileError:
       refused += 1
-  assert refused > len(good) // 2  # Some bytes, as of dates, mean nothing.
+  assert (
+    refused > len(good) // 2
+  )  # Some bytes, such as those of dates, have no effect.
 
 
 def test_low_precision_is_widened(tmp_path):

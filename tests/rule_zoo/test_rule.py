@@ -58,7 +58,7 @@ def test_a_changed_meta_network_saved_from_python_works_in_the_command(
   assert plain_settings.to_plain(again.update_rule) == plain_settings.to_plain(
     config.update_rule
   )
-  # Its parameters fit only if the inputs are those it was trained with.
+  # Its parameters fit only the inputs it was trained with.
   assert main.main(['eval', '--rule', str(path), '--dry-run']) == 0
   shown = json.loads(capsys.readouterr().out)['settings']['agent']
   assert len(shown['update_rule']['net']['input_option']['base']) == 5
@@ -97,7 +97,7 @@ def test_the_best_rule_of_a_run_is_taken_and_named(tmp_path):
 
 
 class Learned(actor_critic.ActorCritic):
-  """An actor-critic with one parameter, for its file alone."""
+  """An actor-critic with one parameter, to test its file."""
 
   def init_params(self, rng_key):
     return dict(log_cost=jnp.zeros([])), {}
@@ -125,7 +125,7 @@ def test_a_rule_of_ones_own_with_parameters_is_saved_and_loaded(
     disco_rl.load_rule(path)
 
 
-def test_parameters_are_told_from_names_and_deeper_trees(tmp_path):
+def test_parameters_of_the_wrong_form_are_refused(tmp_path):
   spec = dict(m=dict(w=np.ones(2)))
   with pytest.raises(ValueError, match=r"load_rule\('disco_103'\)\.eta"):
     file_format.check_like('disco_103', spec)
@@ -133,8 +133,8 @@ def test_parameters_are_told_from_names_and_deeper_trees(tmp_path):
     file_format.save(tmp_path / 'x.npz', dict(a=dict(b=dict(c=np.ones(1)))))
 
 
-def test_names_are_taken_where_rules_are_wanted(monkeypatch):
-  """A name, and the same rule loaded, make the same run."""
+def test_rules_can_be_given_by_name(monkeypatch):
+  """The name of a rule and the loaded rule give the same run."""
   seen = []
 
   class StopError(Exception):

@@ -45,7 +45,7 @@ def test_manifest_is_complete(no_rule_folders):
 
 
 class _Publisher(http.server.BaseHTTPRequestHandler):
-  """Serves one file, well or badly."""
+  """Serves one file, correctly or not."""
 
   content = b''
   behaviour = 'good'
@@ -180,7 +180,7 @@ def test_lookup_order(publisher, no_rule_folders, monkeypatch, tmp_path):
 def test_weights_where_published_programs_have_them(
   publisher, no_rule_folders, monkeypatch, tmp_path
 ):
-  """Beside the rules' own code, verified, and never committed."""
+  """In `update_rules/weights`; verified, and ignored by git."""
   place = 'disco_rl/update_rules/weights'
   root = pathlib.Path(__file__).parents[2]
   assert store.published_folder() == root / place
@@ -206,7 +206,9 @@ def test_own_rules_by_name(publisher, monkeypatch, tmp_path):
   golden.check_trees_close(file_format.load('mine'), PARAMS, 0)
 
 
-def test_impostors_are_refused(publisher, monkeypatch, tmp_path):
+def test_files_with_a_wrong_checksum_are_refused(
+  publisher, monkeypatch, tmp_path
+):
   named = tmp_path / 'named'
   monkeypatch.setenv('DISCO_RL_WEIGHTS', str(named))
   file_format.save(named / 'published.npz', PARAMS)

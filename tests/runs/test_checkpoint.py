@@ -33,7 +33,7 @@ def _assert_same(actual, wanted):
 def test_round_trip(tmp_path):
   checkpoint.save(tmp_path / 'state.npz', TREE)
   _assert_same(checkpoint.load(tmp_path / 'state.npz', TREE), TREE)
-  # Keys draw on as if nothing had happened.
+  # Keys give the same numbers.
   loaded = checkpoint.load(tmp_path / 'state.npz', TREE)
   np.testing.assert_array_equal(
     jax.random.uniform(loaded['key'][0]), jax.random.uniform(TREE['key'][0])
@@ -55,8 +55,8 @@ def test_another_tree_is_refused(tmp_path, change, message):
     checkpoint.load(tmp_path / 'x.npz', {**TREE, **change})
 
 
-def test_what_lives_on_the_host_stays_as_it_is(tmp_path):
-  """Environments keep 64 bits and plain numbers, which JAX does not."""
+def test_host_values_keep_their_types(tmp_path):
+  """Environments may have 64 bits and Python numbers, unlike JAX."""
   tree = dict(
     place=np.array([2**40, -1]),
     clock=np.float64(1 / 3),

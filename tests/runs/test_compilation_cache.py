@@ -1,4 +1,4 @@
-"""Compiled programs survive the process, and many processes at once."""
+"""Compiled programs are reused by later and by concurrent processes."""
 
 import json
 import os
@@ -178,7 +178,7 @@ def test_it_can_be_switched_off(without_cache, tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-def test_the_users_own_choice_stays(without_cache, tmp_path):
+def test_a_cache_that_the_user_configured_is_kept(without_cache, tmp_path):
   jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'own'))
   compilation_cache.enable(tmp_path / 'ours')
   assert jax.config.jax_compilation_cache_dir == str(tmp_path / 'own')
@@ -220,7 +220,7 @@ def test_the_folder_stays_small(tmp_path):
     os.utime(tmp_path / f'{name}-cache', (now - age, now - age))
   compilation_cache._trim(tmp_path, 6)
   assert {p.name for p in tmp_path.iterdir()} == {'old-cache', 'new-cache'}
-  # Reading the old one makes it the newest.
+  # Reading an entry makes it the newest.
   os.utime(tmp_path / 'old-cache', (now + 1, now - 200))
   compilation_cache._trim(tmp_path, 3)
   assert {p.name for p in tmp_path.iterdir()} == {'old-cache'}

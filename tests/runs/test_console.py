@@ -13,7 +13,7 @@ import pytest
 
 from disco_rl.runs import console
 
-# Writes until well after a reader has gone, then says so by its exit code.
+# Writes until long after its reader has exited; exit code 7 means success.
 PROGRAM = """
 import os, sys
 from disco_rl.runs import console

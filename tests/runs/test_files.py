@@ -78,7 +78,7 @@ def test_a_folder_that_was_removed_is_not_made_again(tmp_path):
 
 @pytest.fixture
 def small_disk(monkeypatch):
-  """A disk on which every file may have ten bytes."""
+  """A disk on which files have at most ten bytes."""
   real = os.write
 
   def write(file, data):
@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_not_appended_at_all(tmp_path, small_disk):
 
 
 def test_a_limit_on_the_size_of_files(tmp_path):
-  """Of the kernel, in a process of its own."""
+  """The limit is set by the kernel, in a separate process."""
   program = f"""
 import pathlib, resource, sys
 from disco_rl.runs import files

@@ -1,4 +1,4 @@
-"""States that are not finite are not saved."""
+"""Non-finite states are not saved."""
 
 import warnings
 

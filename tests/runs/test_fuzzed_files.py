@@ -76,7 +76,7 @@ def _check_rules(path, rng, number):
     except file_format.RuleFileError as error:
       assert 'pickle' not in str(error) and 'Errno' not in str(error)
       continue
-    loaded += 1  # Dates and the like mean nothing.
+    loaded += 1  # Bytes of dates and the like have no effect.
     _same(rule.eta, ETA)
     assert rule.settings['update_rule'] == settings['update_rule']
     assert rule.settings['hyper_params'] == settings['hyper_params']

@@ -1,4 +1,4 @@
-"""Hooks of the run loop: when they do what they do."""
+"""Hooks of the run loop: when they act."""
 
 import numpy as np
 import pytest
@@ -8,14 +8,14 @@ from disco_rl.runs import hooks
 
 
 class Trainable:
-  """What a checkpoint is made of."""
+  """A trainable whose checkpoint is its state."""
 
   def to_checkpoint(self, state):
     return dict(saved=np.int32(state))
 
 
 def _calls(every, ends, first=0, **options):
-  """The steps after which the action was called, in pieces of work."""
+  """Returns the steps after which the action was called."""
   calls = []
   hook = hooks.Periodic(every, lambda done, _: calls.append(done), **options)
   hook.start(first, None)

@@ -1,4 +1,4 @@
-"""Signals: what they end, what they only ask for, what is raised after it."""
+"""Signals: when they end the process, and when they stop the run later."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def _wait_for(condition):
 @pytest.fixture(autouse=True)
 def handlers():
   """The handlers of this process, which must be restored."""
-  # Tests in the background would ignore it.
+  # Processes in the background ignore it.
   at_first = signal.signal(signal.SIGINT, signal.default_int_handler)
   before = [signal.getsignal(number) for number in interrupts.SIGNALS]
   yield before
@@ -61,7 +61,7 @@ def test_a_second_ctrl_c_in_the_library_is_pythons():
 
 
 def test_ctrl_c_that_is_sent_twice_at_once_is_one():
-  """As by programs that send it on to those that they started."""
+  """Programs may forward Ctrl-C to processes that they started."""
   finished = []
   with pytest.raises(KeyboardInterrupt):
     with interrupts.of_run(is_saved=True) as should_stop:
@@ -72,7 +72,7 @@ def test_ctrl_c_that_is_sent_twice_at_once_is_one():
   assert finished == ['saved']
 
 
-def test_a_signal_with_a_handler_of_the_users_reaches_it():
+def test_a_signal_reaches_a_custom_handler():
   seen = []
   before = signal.signal(signal.SIGTERM, lambda *_: seen.append('mine'))
   try:
@@ -94,7 +94,7 @@ def test_an_error_of_the_run_is_not_hidden_by_a_signal():
       raise ZeroDivisionError
 
 
-def test_nothing_is_installed_elsewhere(handlers):
+def test_no_handlers_in_other_threads_or_without_a_folder(handlers):
   def check():
     with interrupts.of_run(is_saved=True) as should_stop:
       now = [signal.getsignal(number) for number in interrupts.SIGNALS]

@@ -1,4 +1,4 @@
-"""The run loop: how runs end, what sinks and hooks are given."""
+"""The run loop: how runs end, and the calls of sinks and hooks."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support import counter
 
 
 class Recorder:
-  """A sink and a hook that keeps what it is told."""
+  """A sink and a hook that records its calls."""
 
   def __init__(self, fails_at=None):
     self.told = []
@@ -70,7 +70,7 @@ def test_an_interrupted_run_ends_after_the_work_in_hand():
   assert outcome.reason is loop.Reason.INTERRUPTED and outcome.error is None
   assert outcome.done == 6 and outcome.state == dict(step=6)
   assert hook.told[-2:] == [('advanced', 6, True), 'closed']
-  # Nothing is left to be interrupted.
+  # There is no work left to interrupt.
   asked = iter([False, True])
   outcome = loop.run(
     counter.Counter(), dict(step=0), 3, should_stop=lambda: next(asked)
@@ -90,13 +90,13 @@ def test_a_diverged_run_ends_with_its_last_finite_state():
   assert outcome.reason is loop.Reason.DIVERGED
   assert outcome.done == 5 and outcome.state == dict(step=5)
   assert str(outcome.error) == 'too large'
-  # What was measured while it went wrong, too.
+  # Including the rows of the chunk that diverged.
   assert [row['iteration'] for row in rows] == [3, 3, 6, 6]
   assert hook.told[-2:] == [('advanced', 5, True), 'closed']
 
 
 def test_a_run_that_is_done_already_does_nothing_more():
-  """Hooks are told all the same: a checkpoint may be missing."""
+  """Hooks are called nevertheless: a checkpoint may be missing."""
   hook, rows = Recorder(), []
   outcome = loop.run(
     counter.Counter(),
@@ -155,7 +155,7 @@ def test_all_sinks_get_all_rows(tmp_path, capsys):
 
 
 def test_a_run_in_two_parts_is_the_same_run(tmp_path):
-  """With what hooks do in between."""
+  """Including the calls of hooks."""
   whole, parts = [], []
   both = ((whole, [(0, 9)]), (parts, [(0, 6), (6, 9)]))
   for seen, spans in both:

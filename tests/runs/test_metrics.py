@@ -1,4 +1,4 @@
-"""Tables of metrics, their files, and what is read off them."""
+"""Tables of metrics, their files, and statistics of them."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_band_is_students():
   # 4.302653 is the 97.5% quantile of t with two degrees of freedom.
   np.testing.assert_allclose(band, 4.302653 * np.sqrt(7 / 9), rtol=1e-6)
   assert np.isnan(metrics_lib.mean_and_band(values[:1])[1]).all()
-  # Of those that are there.
+  # Of the seeds that have a value.
   gaps = np.array([[1.0, np.nan], [np.nan, np.nan], [2.0, 3.0], [4.0, np.nan]])
   mean, gap_band = metrics_lib.mean_and_band(gaps)
   np.testing.assert_allclose(mean, [7 / 3, 3])

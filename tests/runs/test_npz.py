@@ -1,4 +1,4 @@
-"""Files of arrays that lie are refused, before anything is allocated."""
+"""Files with wrong sizes are refused before anything is allocated."""
 
 import io
 import os
@@ -74,7 +74,7 @@ def test_all_that_numpy_writes_is_read_bit_exact(tmp_path):
     ([('a', _member(_header())), ('a.npy', b'')], "it holds 'a' twice"),
   ],
 )
-def test_members_that_lie(tmp_path, members, message):
+def test_invalid_members_are_refused(tmp_path, members, message):
   path = _archive(tmp_path / 'x.npz', members)
   with pytest.raises(reading.UnreadableFileError) as error:
     npz.read(path)
@@ -88,7 +88,7 @@ def test_a_pickled_object_is_not_loaded(tmp_path):
     npz.read(tmp_path / 'x.npz')
 
 
-def test_a_bomb_takes_no_memory(tmp_path, monkeypatch):
+def test_a_zip_bomb_takes_no_memory(tmp_path, monkeypatch):
   monkeypatch.setattr(npz, '_MAX_UNPACKED', 1 << 24)
   path = _archive(
     tmp_path / 'x.npz',
@@ -105,7 +105,7 @@ def test_a_bomb_takes_no_memory(tmp_path, monkeypatch):
 
 
 def test_members_that_claim_more_than_the_file_has(tmp_path):
-  """Sizes in the directory of an archive are not trusted, either."""
+  """Sizes in the directory of an archive are checked, too."""
   buffer = io.BytesIO()
   np.savez(buffer, a=np.zeros(4, np.float32))
   content = buffer.getvalue()
@@ -133,7 +133,7 @@ def test_wrong_bits_in_an_array_are_detected_by_its_checksum(tmp_path):
       npz.read(path)
 
 
-def test_what_is_no_file(tmp_path):
+def test_only_regular_files_are_read(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
   (tmp_path / 'link').symlink_to('/dev/zero')
   for path, message in [

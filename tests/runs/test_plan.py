@@ -19,7 +19,7 @@ from tests.support import counter
 
 
 class Settings(dict):
-  """Settings that may be read as attributes."""
+  """Settings that can be read as attributes."""
 
   __getattr__ = dict.__getitem__
 
@@ -65,13 +65,13 @@ def test_an_interrupted_run_is_resumed(tmp_path):
   _, wanted = _execute(Plan(7), whole)
   outcome, _ = _execute(Plan(7), parts, stop_at=3)
   assert outcome.reason is loop.Reason.INTERRUPTED and outcome.done == 3
-  # A row after the checkpoint is dropped, and made again.
+  # A row after the checkpoint is removed, and computed again.
   metrics.append_csv(parts / 'metrics.csv', wanted[3:4])
   outcome, rows = _execute(Plan(7), parts, resume=True)
   assert outcome.reason is loop.Reason.FINISHED and rows == wanted
   texts = [(run / 'metrics.csv').read_text() for run in (whole, parts)]
   assert texts[0] == texts[1]
-  # More steps than were asked for at first.
+  # More steps than at first.
   outcome, rows = _execute(Plan(9), parts, resume=True)
   assert outcome.done == len(rows) == 9
 
@@ -89,7 +89,7 @@ def test_a_run_that_cannot_be_resumed_says_why(tmp_path):
     assert not any(trainable.is_open for trainable in plan.made)
   with pytest.raises(run_folder.RunFolderError, match='already holds a run'):
     Plan(3, size=1).open(tmp_path / 'x')
-  # It is left as it was, and free.
+  # The folder is unchanged and not locked.
   _, rows = _execute(Plan(4, size=1), tmp_path / 'x', resume=True)
   assert len(rows) == 4
 
@@ -137,7 +137,7 @@ def _press_ctrl_c():
 
 def test_ctrl_c_in_the_library_saves_and_is_raised(tmp_path):
   plan = _act_at(Plan(9), 4, _press_ctrl_c)
-  # Tests in the background would ignore it.
+  # Processes in the background ignore it.
   before = signal.signal(signal.SIGINT, signal.default_int_handler)
   with pytest.raises(KeyboardInterrupt):
     _execute(plan, tmp_path / 'x')
@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, monkeypatch, name):
     assert (out / file).read_bytes() == (whole / file).read_bytes()
 
 
-def test_a_state_and_rows_that_do_not_fit_are_said(tmp_path):
+def test_inconsistent_rows_are_reported(tmp_path):
   out = tmp_path / 'x'
   _execute(Plan(9), out, stop_at=5)
   state, rows = (out / 'state.npz'), (out / 'metrics.csv')

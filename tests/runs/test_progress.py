@@ -1,4 +1,4 @@
-"""What a progress bar shows, and what it leaves out."""
+"""What a progress bar shows."""
 
 import io
 
@@ -80,7 +80,7 @@ def test_a_line_never_wraps(clock, monkeypatch, columns):
 
 
 def test_elsewhere_there_is_a_line_per_minute(clock, monkeypatch):
-  for terminal in (False, True):  # A dumb one.
+  for terminal in (False, True):  # A dumb terminal.
     monkeypatch.setenv('TERM', 'dumb' if terminal else 'xterm')
     stream = _Terminal() if terminal else io.StringIO()
     bar = progress.Progress(1000, stream=stream)

@@ -1,4 +1,4 @@
-"""Texts and JSON, read within bounds; errors of the system in words."""
+"""Reading text and JSON with limits, and the wording of system errors."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ from disco_rl.runs import reading
     (b'{"a": ' + b'9' * 5000 + b'}', 'it is not JSON'),
   ],
 )
-def test_what_is_no_json(tmp_path, content, message):
+def test_invalid_json_is_refused(tmp_path, content, message):
   (tmp_path / 'x').write_bytes(content)
   with pytest.raises(reading.UnreadableFileError, match=message):
     reading.read_json(tmp_path / 'x')
@@ -30,7 +30,7 @@ def test_what_is_no_json(tmp_path, content, message):
 
 def test_a_text_that_is_too_long(tmp_path):
   with (tmp_path / 'x').open('wb') as file:
-    file.truncate(1 << 27)  # A hole, which takes no space.
+    file.truncate(1 << 27)  # A sparse file.
   with pytest.raises(reading.UnreadableFileError, match='it has 134217728 byt'):
     reading.read_text(tmp_path / 'x')
 

@@ -1,4 +1,4 @@
-"""What a run is resumed from, and what is refused."""
+"""Which runs are resumed, and which are refused."""
 
 import pytest
 
@@ -79,5 +79,5 @@ def test_a_picture_shows_that_there_was_a_checkpoint(folder):
     (_rows(4) + _rows(8, seeds=(1,)) + _rows(12, 16), 'before iteration 8'),
   ],
 )
-def test_rows_that_were_removed_are_said(folder, rows, message):
+def test_removed_rows_are_reported(folder, rows, message):
   assert message in resuming.check(folder, rows, 16, PERIODS)

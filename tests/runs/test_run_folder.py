@@ -20,7 +20,7 @@ def test_a_folder_is_written_by_one_process_at_a_time(tmp_path):
     assert run_folder.read_config(folder.path) == CONFIG
     with pytest.raises(run_folder.RunFolderError, match='another process'):
       run_folder.RunFolder.reopen(folder.path)
-    # Reading is no writing.
+    # Reading needs no lock.
     with run_folder.RunFolder.view(folder.path) as view:
       assert view.config == CONFIG
   run_folder.RunFolder.reopen(tmp_path / 'x').close()
@@ -83,8 +83,8 @@ def test_runs_that_start_at_once_get_folders_of_their_own(tmp_path):
     folder.close()
 
 
-def test_a_run_that_was_faster_is_not_removed(tmp_path, monkeypatch):
-  """It began and ended between the first look and the lock."""
+def test_a_run_of_another_process_is_not_removed(tmp_path, monkeypatch):
+  """It started and ended between the first check and the lock."""
   lock = run_folder._lock
 
   def late(path):

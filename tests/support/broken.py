@@ -1,4 +1,4 @@
-"""Environments that break the rules in every way, at a step of one's choice.
+"""Environments that violate their interface in every way, at a chosen step.
 
 `Trouble` says what happens and when; there is one environment of each kind.
 """
@@ -16,12 +16,12 @@ import numpy as np
 from disco_rl import types
 from disco_rl.environments import base
 
-# File whose existence heals all environments of this module.
-HEALED_BY = 'DISCO_RL_TEST_HEALED_BY'
+# Names a file; if it exists, the environments of this module do not fail.
+REPAIRED_BY = 'DISCO_RL_TEST_REPAIRED_BY'
 
 
 class BrokenGym(gymnasium.Env):
-  """For Gymnasium: counts its steps, and misbehaves at step `at`.
+  """For Gymnasium: counts its steps, and fails at step `at`.
 
   It has a snapshot only as a `BrokenDm`, which plays the same game.
   """
@@ -54,7 +54,7 @@ class BrokenGym(gymnasium.Env):
   def step(self, action):
     self._count += 1
     reward, observation = 1.0, self._observation()
-    if self._count == self._at and not is_healed():
+    if self._count == self._at and not is_repaired():
       if self._trouble == 'step':
         raise RuntimeError('as asked for')
       if self._trouble == 'exit':
@@ -121,7 +121,7 @@ class BrokenDm(dm_env.Environment):
 
 
 class BrokenJax:
-  """One stream in JAX that misbehaves when its clock is `at`."""
+  """One stream in JAX that fails when its clock is `at`."""
 
   num_actions = 2
 
@@ -161,13 +161,13 @@ class BrokenJax:
     return dict(a=shown, b=self._broken('nan', state, shown))
 
   def _broken(self, trouble, state, value):
-    is_broken = self._trouble == trouble and not is_healed()
+    is_broken = self._trouble == trouble and not is_repaired()
     at = self._at if is_broken else -1
     return jnp.where(state['clock'] == at, jnp.nan, value)
 
 
 class BrokenBatch(base.Environment):
-  """A batch on the host that returns whatever it is told to.
+  """A batch on the host that returns given values.
 
   Attributes:
     timestep: replaces fields of every timestep.
@@ -201,6 +201,6 @@ class BrokenBatch(base.Environment):
     )
 
 
-def is_healed() -> bool:
-  path = os.environ.get(HEALED_BY)
+def is_repaired() -> bool:
+  path = os.environ.get(REPAIRED_BY)
   return bool(path) and os.path.exists(path)

@@ -1,10 +1,10 @@
-"""The simplest thing that can be trained: it counts."""
+"""The simplest trainable: a counter."""
 
 from disco_rl.runs import loop
 
 
 class Counter:
-  """Counts in pieces of `size`; a `loop.Trainable`.
+  """A `loop.Trainable` that counts in chunks of `size`.
 
   It diverges after the step `diverges_at`.
   """

@@ -14,8 +14,8 @@ import numpy as np
 
 FOLDER = pathlib.Path(__file__).parents[1] / 'golden'
 
-# Old compilers round differently, and `rlax.signed_parabolic` makes 500 times
-# as much of it.
+# Older compilers round differently, and `rlax.signed_parabolic` amplifies that
+# by a factor of 500.
 VALUES = 2e-5 if jax.__version_info__ >= (0, 10) else 1e-4
 GRADIENTS = 2e-4
 AFTER_UPDATES = 2e-4
@@ -23,7 +23,7 @@ INITIAL = 1e-6
 
 
 class Golden:
-  """The arrays of one file; every one must be read or compared."""
+  """The arrays of one file, all of which must be read or compared."""
 
   def __init__(self, name: str):
     with np.load(FOLDER / f'{name}.npz') as archive:
@@ -65,7 +65,7 @@ class Golden:
     return tree
 
   def fill(self, template: Any, prefix: str) -> Any:
-    """A tree like `template`, its leaves replaced by golden ones."""
+    """Returns a tree like `template`, with golden leaves."""
     arrays = self.under(prefix)
     names = [name for name, _ in named_leaves(template)]
     assert set(names) == set(arrays)

@@ -1,4 +1,4 @@
-"""Runs of the command line in processes of their own, and their folders."""
+"""Runs of the commands in separate processes, and their folders."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ TINY = [
 
 
 def environment():
-  """The variables of a process that shares this one's programs."""
+  """Returns the environment of a process that shares the compilation cache."""
   compilation_cache.publish()
   return {
     **os.environ,
@@ -37,7 +37,7 @@ def environment():
 
 
 def start(command, *arguments, under=(), **options):
-  """The command in a process of its own, sharing this one's programs.
+  """Starts a command in a process that shares the compilation cache.
 
   Args:
     command: e.g. `'eval'`.
@@ -75,7 +75,7 @@ def wait_for_rows(out, count, process):
 
 
 def check_same_files(one, other):
-  """Two folders have the same files with the same numbers in them."""
+  """Checks that two folders have the same files with the same numbers."""
   names = sorted(p.name for p in one.iterdir() if p.name != '.lock')
   assert names == sorted(p.name for p in other.iterdir() if p.name != '.lock')
   for name in names:

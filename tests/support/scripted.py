@@ -1,4 +1,4 @@
-"""Environments whose every step is known, for every kind of adapter."""
+"""Environments with known steps, for every kind of adapter."""
 
 import os
 
@@ -18,7 +18,7 @@ PLACES = [[1, 0], [2, 0], [2, 1], [3, 0], [3, 1], [3, 2], [4, 0]]
 
 
 class _Script:
-  """What all of them play."""
+  """The game of all of them."""
 
   def __init__(self):
     self.episode, self.moment, self.clock = 0, 0, 0
@@ -27,7 +27,7 @@ class _Script:
     self.episode, self.moment = self.episode + 1, 0
 
   def advance(self) -> bool:
-    """Whether the episode is over."""
+    """Returns whether the episode is over."""
     self.moment += 1
     self.clock += 1
     return self.moment == self.episode
@@ -111,7 +111,7 @@ class ScriptedGym(gymnasium.Env):
 
 
 class SpacesGym(gymnasium.Env):
-  """Shows one of every kind of observation."""
+  """Has one observation of every kind."""
 
   action_space = gymnasium.spaces.Discrete(2)
   observation_space = gymnasium.spaces.Dict(
@@ -143,7 +143,7 @@ class SpacesGym(gymnasium.Env):
 
 
 class ScriptedGymnax(gymnax_environment.Environment):
-  """For gymnax: episodes of three steps, every one of which counts."""
+  """For gymnax: a counter with episodes of three steps."""
 
   def reset_env(self, key, params):
     state = gymnax_environment.EnvState(time=0)

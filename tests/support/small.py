@@ -1,4 +1,4 @@
-"""The small sizes of the golden vectors, and experience to go with them."""
+"""The small sizes of the golden vectors, and experience of those sizes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -78,7 +78,7 @@ def act(
   num_steps: int,
   batch_size: int = 3,
 ) -> types.ActorRollout:
-  """A rollout of `num_steps` steps on Catch, from its beginning."""
+  """Makes a rollout of `num_steps` steps on Catch, from the first step."""
   env = environment(batch_size)
   env_state, timestep = jax.jit(env.reset)(rng)
   state = an_agent.initial_actor_state(rng, batch_size)
@@ -94,7 +94,7 @@ def act(
 def rule_inputs(
   an_agent: agent.Agent, num_steps: int = 5, batch_size: int = 3, seed: int = 0
 ) -> types.UpdateRuleInputs:
-  """Random but valid inputs for the agent's rule."""
+  """Makes random but valid inputs of the agent's rule."""
   rng = jax.random.PRNGKey(seed)
   env = environment()
   spec = an_agent.update_rule.agent_output_spec(env.single_action_spec())
@@ -137,7 +137,7 @@ def make_population(
   overlap_acting: bool = False,
   **sizes: int,
 ) -> tuple[population.Population, Any]:
-  """A small population, and random η."""
+  """Makes a small population and random η."""
   small_population = population.Population(
     registry.environment_fn(env_name, rows=5, columns=4),
     settings(rule),
@@ -153,7 +153,7 @@ def make_population(
 
 
 def enable_x64(enabled):
-  """A context in which arrays of 64 bits exist; before JAX 0.8, too."""
+  """Enables 64-bit arrays in a context, in JAX before 0.8, too."""
   if hasattr(jax, 'enable_x64'):
     return jax.enable_x64(enabled)
   return jax.experimental.enable_x64(enabled)

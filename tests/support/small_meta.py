@@ -21,7 +21,7 @@ SIZES = dict(batch_size=3, rollout_length=7, num_envs=3, fresh_in_batch=True)
 
 
 def config(**changes: Any) -> config_lib.Config:
-  """The golden sizes; `changes` are of the config or of its batching."""
+  """Makes the golden sizes, with changes to the config or its batching."""
   sizes = {k: changes.pop(k) for k in list(changes) if k in _BATCHING}
   batching = batching_lib.Batching(**{**SIZES, **sizes})
   return config_lib.Config(
@@ -42,7 +42,7 @@ def critic() -> dict[str, Any]:
 
 
 def with_critic(settings: Any) -> Any:
-  """A copy of an agent's settings, with a small critic."""
+  """Copies an agent's settings, and adds a small critic."""
   settings = settings.copy_and_resolve_references()
   with settings.unlocked():
     settings.value_fn = critic()
@@ -99,7 +99,7 @@ def make_trainer(
 
 
 def in_float64(tree: Any) -> Any:
-  """Floating-point leaves in double precision, inside `small.enable_x64`."""
+  """Casts floating-point leaves to float64, inside `small.enable_x64`."""
   return jax.tree.map(
     lambda x: jnp.asarray(
       x, jnp.float64 if jnp.issubdtype(x.dtype, jnp.floating) else x.dtype
