@@ -57,12 +57,18 @@ def test_meta_gradient():
       )
 
 
-def test_meta_updates():
+def test_meta_updates(monkeypatch):
   trainer = small_meta.make_trainer()
   eta = trainer.init_params(jax.random.PRNGKey(1))
   with golden.opened('meta_update') as g:
     g.check(eta, 'params_before', golden.INITIAL)
     state = trainer.init(jax.random.PRNGKey(8), eta)
+    # In optimised code, unlike other tests: some gradients are as small as the
+    # rounding errors of the published harness, and Adam enlarges them.
+    update = trainer.lower(state, jax.random.PRNGKey(0)).compile(
+      compiler_options={'xla_backend_optimization_level': 3}
+    )
+    monkeypatch.setattr(trainer, '_update', update)
     for i in range(2):
       state, log = trainer.update(state, jax.random.PRNGKey(400 + i))
       averaged = {'rewards', 'pos_rewards', 'neg_rewards'}
