@@ -152,10 +152,10 @@ class PolicyNetwork:
     unroll_taken: like `unroll` with one more argument, actions [T+1, B].
       Outputs per action are computed only for those actions, as [T+1, B, ...]
       without the axis of actions, which makes learning faster. May be None.
-    unroll_reduced: like `unroll` with one more argument, a function from outputs
-      of rows, name to [n, ...], to a tree of [n, ...], which is applied to all
-      steps [T+1, B] in blocks of rows. Returns its result instead of the
-      outputs, as [T+1, B, ...], so that outputs per action need not be stored.
+    unroll_reduced: like `unroll` with one more argument, a function from
+      outputs of rows, name to [n, ...], to a tree of [n, ...], which is applied
+      to all steps [T+1, B] in blocks of rows. Returns its result instead of the
+      outputs, as [T+1, B, ...], so that outputs per action are never stored.
       May be None.
   """
 

@@ -162,8 +162,28 @@ def batch_lookup(
       f'batch_lookup: index of shape {index.shape} does not match the leading '
       f'{num_dims} dimensions of a table of shape {table.shape}'
     )
-  expanded = index.reshape(index.shape + (1,) * (table.ndim - num_dims))
-  return jnp.take_along_axis(table, expanded, axis=num_dims).squeeze(num_dims)
+  if table.shape[num_dims] == 1:
+    return table.squeeze(num_dims)
+  return _lookup(table, index)
+
+
+@jax.custom_jvp
+def _lookup(table: jax.Array, index: jax.Array) -> jax.Array:
+  expanded = index.reshape(index.shape + (1,) * (table.ndim - index.ndim))
+  taken = jnp.take_along_axis(table, expanded, axis=index.ndim)
+  return taken.squeeze(index.ndim)
+
+
+@_lookup.defjvp
+def _lookup_jvp(
+  primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, Any]
+) -> tuple[jax.Array, jax.Array]:
+  """Selects tangents by a product, whose transpose needs no scatter."""
+  (table, index), (tangent, _) = primals, tangents
+  num_dims = index.ndim
+  is_taken = jax.nn.one_hot(index, table.shape[num_dims], dtype=tangent.dtype)
+  is_taken = jnp.expand_dims(is_taken, tuple(range(num_dims + 1, table.ndim)))
+  return _lookup(table, index), jnp.sum(tangent * is_taken, axis=num_dims)
 
 
 def tree_stack(

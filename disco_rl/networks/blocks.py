@@ -40,8 +40,8 @@ def map_rows(
   num_blocks = -(-num_rows * width // block_elements)
   if num_blocks <= 1:
     return fn(rows)
+  num_blocks = _even_blocks(num_rows, num_blocks)
   block_size = -(-num_rows // num_blocks)
-  num_blocks = -(-num_rows // block_size)
   padding = num_blocks * block_size - num_rows
 
   def to_blocks(x: jax.Array) -> jax.Array:
@@ -50,6 +50,15 @@ def map_rows(
     return x.reshape(num_blocks, block_size, *x.shape[1:])
 
   outs = jax.lax.map(jax.checkpoint(fn), jax.tree.map(to_blocks, rows))
-  return jax.tree.map(
-    lambda x: x.reshape(-1, *x.shape[2:])[:num_rows], outs
-  )
+  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_rows], outs)
+
+
+def _even_blocks(num_rows: int, num_blocks: int) -> int:
+  """Returns a number of blocks, at least `num_blocks`, that needs no padding.
+
+  If there is none up to twice as many, rows are padded.
+  """
+  for number in range(num_blocks, min(2 * num_blocks, num_rows) + 1):
+    if num_rows % number == 0:
+      return number
+  return num_blocks

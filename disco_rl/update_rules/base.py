@@ -39,6 +39,8 @@ class UpdateRule(abc.ABC):
       for the actions taken. Their `agent_out` may then have only those: an axis
       of actions of size 1, with `actions` 0.
     logs_of_all_actions: log entries of the losses that need all actions.
+    learns_from_fixed_targets: whether no gradients pass to θ through the
+      targets, unless meta-gradients do.
   """
 
   required_hyper_params: ClassVar[tuple[str, ...]] = ()
@@ -47,6 +49,7 @@ class UpdateRule(abc.ABC):
   needs_value_out: ClassVar[bool] = False
   learns_taken_actions_only: ClassVar[bool] = False
   logs_of_all_actions: ClassVar[tuple[str, ...]] = ()
+  learns_from_fixed_targets: ClassVar[bool] = False
 
   def init_params(
     self, rng: chex.PRNGKey
@@ -246,12 +249,18 @@ class UpdateRule(abc.ABC):
     Returns:
       The loss of each step [T, B], the new meta-state, and a log of scalars.
     """
+    inputs = rollout
+    if not backprop and self.learns_from_fixed_targets:
+      # Else their derivatives would be computed, only to be dropped.
+      inputs = rollout.replace(
+        agent_out=jax.lax.stop_gradient(rollout.agent_out)
+      )
     meta_out, new_meta_state = self.unroll_meta_net(
       meta_params,
       params,
       state,
       meta_state,
-      rollout,
+      inputs,
       hyper_params,
       unroll_policy_fn,
       rng,

@@ -47,6 +47,7 @@ class DiscoUpdateRule(base.UpdateRule):
   needs_behaviour_logits = True
   learns_taken_actions_only = True
   logs_of_all_actions = ('z',)
+  learns_from_fixed_targets = True
 
   def __init__(
     self,
@@ -321,10 +322,11 @@ class DiscoUpdateRule(base.UpdateRule):
     if not backprop:
       targets = jax.lax.stop_gradient(targets)
     agent_out = rollout.agent_out
-    actions = rollout.actions[:-1]
+    # Taken before the last step is dropped, so that gradients of outputs per
+    # action are made in one pass.
+    taken = lambda name: utils.batch_lookup(agent_out[name], rollout.actions)
     logits, y = agent_out['logits'][:-1], agent_out['y'][:-1]
-    z_a = utils.batch_lookup(agent_out['z'][:-1], actions)
-    aux_pi_a = utils.batch_lookup(agent_out['aux_pi'][:-1], actions)
+    z_a, aux_pi_a = taken('z')[:-1], taken('aux_pi')[:-1]
     next_logits = jax.lax.stop_gradient(agent_out['logits'][1:])
     not_terminal = 1.0 - jnp.asarray(rollout.is_terminal, jnp.float32)
 
@@ -363,7 +365,7 @@ class DiscoUpdateRule(base.UpdateRule):
     hyper_params: types.HyperParams,
   ) -> tuple[jax.Array, types.UpdateRuleLog]:
     """Computes the action-value loss towards Retrace targets."""
-    q_a = utils.batch_lookup(rollout.agent_out['q'][:-1], rollout.actions[:-1])
+    q_a = utils.batch_lookup(rollout.agent_out['q'], rollout.actions)[:-1]
     q_loss = value_utils.value_loss_from_td(
       q_a,
       jax.lax.stop_gradient(meta_out['q_td']),

@@ -1,0 +1,114 @@
+"""Learning from summaries of outputs equals learning from whole outputs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from disco_rl import types
+from disco_rl.networks import blocks
+from disco_rl.update_rules import base
+from disco_rl.update_rules import disco
+from tests.support import golden
+from tests.support import small
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+  """Makes several blocks of the few rows here, with padding."""
+  monkeypatch.setattr(blocks.map_rows, '__defaults__', (60,))
+
+
+def _experience(config):
+  an_agent = small.make_agent('disco', config)
+  rng = jax.random.PRNGKey(0)
+  eta, _ = an_agent.update_rule.init_params(rng)
+  state = an_agent.initial_learner_state(rng)
+  rollout = small.act(an_agent, state.params, rng, 9)
+  return an_agent, eta, state, jax.tree.map(lambda x: x[2:], rollout)
+
+
+def _config(**net_args):
+  config = small.settings('disco')
+  with config.unlocked():
+    config.net_settings.net_args.update(net_args)
+  return config
+
+
+@pytest.mark.parametrize(
+  'net_args',
+  [{}, dict(core='lstm', core_kwargs=dict(size=4)), dict(precision='bfloat16')],
+  ids=['plain', 'memory', 'bfloat16'],
+)
+def test_learner_step(net_args):
+  an_agent, eta, state, rollout = _experience(_config(**net_args))
+  rng = jax.random.PRNGKey(1)
+  (actual, out), (wanted, whole) = (
+    jax.jit(
+      lambda eta, state, whole=whole: an_agent.learner.update(
+        eta, state, rollout, rng, backprop=False, whole_outputs=whole
+      )
+    )(eta, state)
+    for whole in (False, True)
+  )
+  assert base.SUMMARY in out.agent_out and base.SUMMARY not in whole.agent_out
+  assert 'z' not in out.agent_out and 'z' not in out.meta_out['target_out']
+  tolerance = 2e-2 if 'precision' in net_args else 1e-4
+  for name in ('params', 'meta_state'):
+    golden.check_trees_close(
+      jax.device_get(actual[name]), jax.device_get(wanted[name]), tolerance
+    )
+  for name, value in whole.log.items():
+    np.testing.assert_allclose(
+      out.log[name], value, tolerance, 1e-5, err_msg=name
+    )
+
+
+def test_meta_gradient():
+  """η's gradient through two updates, the second of which depends on η."""
+  an_agent, eta, state, rollout = _experience(_config())
+  rng = jax.random.PRNGKey(1)
+
+  def loss(eta, whole):
+    learner, terms = state, 0.0
+    for _ in range(2):
+      learner, out = an_agent.learner.update(
+        eta, learner, rollout, rng, whole_outputs=whole
+      )
+      terms += sum(jax.tree.leaves(jax.tree.map(jnp.mean, out.meta_out['pi'])))
+    return terms + sum(
+      jnp.sum(jnp.sin(x)) for x in jax.tree.leaves(learner.params)
+    )
+
+  actual, wanted = (
+    jax.device_get(jax.jit(jax.grad(lambda e, w=whole: loss(e, w)))(eta))
+    for whole in (False, True)
+  )
+  for name, leaves in wanted.items():
+    for leaf, value in leaves.items():
+      np.testing.assert_allclose(
+        actual[name][leaf],
+        value,
+        2e-3,
+        1e-4 * np.abs(value).max(),
+        err_msg=name,
+      )
+
+
+def test_other_inputs_of_the_meta_network_need_whole_outputs():
+  config = _config()
+  option = disco.get_input_option()
+  added = types.TransformConfig(
+    source='agent_out/z', transforms=('identity', 'max_a', 'td_pair')
+  )
+  with config.unlocked():
+    config.update_rule.net.input_option = types.MetaNetInputOption(
+      base=[*option.base, added], action_conditional=option.action_conditional
+    )
+  an_agent, eta, state, rollout = _experience(config)
+  assert an_agent.update_rule.summary_fn(eta) is None
+  _, out = jax.jit(an_agent.learner.update)(
+    eta, state, rollout, jax.random.PRNGKey(1)
+  )
+  assert base.SUMMARY not in out.agent_out
+  assert jax.tree.all(jax.tree.map(lambda x: jnp.isfinite(x).all(), out.log))
