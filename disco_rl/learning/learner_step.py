@@ -4,7 +4,6 @@ It is used by `agent.Agent`, by `make_learner` for custom networks and loops, by
 evaluation, and by the inner updates of meta-training.
 """
 
-from collections.abc import Callable
 import copy
 from typing import Any, NamedTuple
 
@@ -17,6 +16,8 @@ from disco_rl import compat
 from disco_rl import types
 from disco_rl.learning import checks
 from disco_rl.learning import mixed_mode
+from disco_rl.learning import rule_inputs
+from disco_rl.learning import unrolls
 from disco_rl.update_rules import base
 from disco_rl.value_fns import value_fn
 
@@ -47,16 +48,6 @@ class LearnerOutput(NamedTuple):
   agent_out: types.AgentOuts | None = None
   meta_out: types.UpdateRuleOuts | None = None
   value_out: types.ValueOuts | None = None
-
-
-class _Outputs(NamedTuple):
-  """The network's outputs along a rollout, and their pullback to θ."""
-
-  agent_out: types.AgentOuts  # All of them, leaves [T+1, B, ...].
-  net_state: types.HaikuState  # After the rollout.
-  learned_out: types.AgentOuts  # Those the loss is a function of.
-  learned_actions: types.Array  # [T+1, B], index of the taken actions in them.
-  pullback: Callable[[types.AgentOuts], tuple[types.AgentParams]]
 
 
 class LearnerStep:
@@ -101,21 +92,7 @@ class LearnerStep:
     self._hyper_params = dict(hyper_params)
     self._axis_name = axis_name
     self._mixed_mode = False
-    self._unroll_taken = self._unroll_reduced = None
-    if isinstance(network, types.PolicyNetwork):
-      self._unroll, self._unroll_taken = network.unroll, network.unroll_taken
-      self._unroll_reduced = network.unroll_reduced
-    else:
-      self._unroll = network
-    # Only the names are needed; they do not depend on the number of actions.
-    one_action = types.ActionSpec((), jnp.int32, 0, 0)
-    self._model_outputs = frozenset(update_rule.model_output_spec(one_action))
-    self._learns_taken_actions_only = (
-      self._unroll_taken is not None and update_rule.learns_taken_actions_only
-    )
-    self._can_summarize = (
-      self._unroll_reduced is not None and self._learns_taken_actions_only
-    )
+    self._unrolls = unrolls.Unrolls(network, update_rule)
 
   def in_mixed_mode(self) -> 'LearnerStep':
     """Returns a copy that is differentiated in mixed mode when η is trained.
@@ -190,22 +167,19 @@ class LearnerStep:
     checks.check_actor_rollout(rollout)
     params = state.params
     net_state = rollout.first_state(time_axis=0)
-    unroll = self._unroll
-    outputs = None
-    if not whole_outputs and self._can_summarize:
+    summarize = None
+    if self._unrolls.can_summarize and not whole_outputs:
       summarize = self.update_rule.summary_fn(eta)
-      if summarize is not None:
-        outputs = self._unroll_summarized(params, net_state, rollout, summarize)
-        unroll = self._target_unroll(summarize)
-    if outputs is None:
-      outputs = self._unroll_for_learning(params, net_state, rollout)
+    outputs = self._unrolls.for_learning(params, net_state, rollout, summarize)
     agent_out = outputs.agent_out
     critic_state, value_out, critic_log = self._update_critic(
       state.critic, rollout, agent_out['logits']
     )
     needed_value_out = value_out if self.update_rule.needs_value_out else None
 
-    inputs = base.inputs_from_rollout(rollout, agent_out, needed_value_out)
+    inputs = rule_inputs.inputs_from_rollout(
+      rollout, agent_out, needed_value_out
+    )
     meta_out, meta_state = self.update_rule.unroll_meta_net(
       eta,
       params,
@@ -213,12 +187,14 @@ class LearnerStep:
       dict(state.meta_state),
       inputs,
       self._hyper_params,
-      base.with_first_reset(unroll, rollout),
+      rule_inputs.with_first_reset(
+        self._unrolls.for_target(summarize), rollout
+      ),
       rng,
       self._axis_name,
     )
 
-    weights = base.step_weights(rollout.discounts, self._axis_name)
+    weights = rule_inputs.step_weights(rollout.discounts, self._axis_name)
     # The targets are constants of this gradient.
     if backprop and self._mixed_mode:
       grads, (total_loss, log) = mixed_mode.gradient(self._loss_of_params)(
@@ -246,7 +222,7 @@ class LearnerStep:
       )(outputs.learned_out)
       (grads,) = outputs.pullback(out_grads)
     log['total_loss'] = total_loss
-    if base.SUMMARY in agent_out:
+    if summarize is not None:
       log |= self.update_rule.summary_log(agent_out[base.SUMMARY])
     elif self.update_rule.logs_of_all_actions:
       _, full_log = self._loss(inputs, meta_out, weights, backprop=False)
@@ -276,33 +252,9 @@ class LearnerStep:
   ) -> tuple[types.AgentOuts, types.Array]:
     """Unrolls the network for losses that use only the actions taken.
 
-    If rule and network support it, outputs per action are computed only for the
-    actions taken, which is A times less work.
-
-    Args:
-      params: θ.
-      net_state: the network's state before the first step.
-      rollout: leaves [T+1, B, ...].
-
-    Returns:
-      The outputs, leaves [T+1, B, ...], and the index of the actions taken in
-      outputs per action, [T+1, B]: 0 if there are no others.
+    See `unrolls.Unrolls.for_loss`.
     """
-    should_reset = rollout.is_last
-    if not self._learns_taken_actions_only:
-      outs, _ = self._unroll(
-        params, net_state, rollout.observations, should_reset
-      )
-      return outs, rollout.actions
-    assert self._unroll_taken is not None
-    outs, _ = self._unroll_taken(
-      params, net_state, rollout.observations, should_reset, rollout.actions
-    )
-    outs = {
-      name: out[:, :, None] if name in self._model_outputs else out
-      for name, out in outs.items()
-    }
-    return outs, jnp.zeros_like(rollout.actions)
+    return self._unrolls.for_loss(params, net_state, rollout)
 
   def _update_critic(
     self,
@@ -349,90 +301,8 @@ class LearnerStep:
     """Computes the loss from θ and the targets, for `mixed_mode`."""
     meta_out, value_out = targets
     inputs, net_state, rollout, weights = data
-    outs, actions = self.unroll_for_loss(params, net_state, rollout)
+    outs, actions = self._unrolls.for_loss(params, net_state, rollout)
     inputs = inputs.replace(
       agent_out=outs, actions=actions, value_out=value_out
     )
     return self._loss(inputs, meta_out, weights, backprop=True)
-
-  def _unroll_for_learning(
-    self,
-    params: types.AgentParams,
-    net_state: types.HaikuState,
-    rollout: types.ActorRollout,
-  ) -> _Outputs:
-    """Unrolls the network and prepares the pullback to θ.
-
-    If rule and network support it, gradients pass only through the outputs of
-    the actions taken, instead of A times as many.
-    """
-
-    def unroll(params: types.AgentParams) -> Any:
-      return self._unroll(
-        params, net_state, rollout.observations, rollout.is_last
-      )
-
-    if not self._learns_taken_actions_only:
-      agent_out, pullback, new_net_state = jax.vjp(unroll, params, has_aux=True)
-      return _Outputs(
-        agent_out, new_net_state, agent_out, rollout.actions, pullback
-      )
-    agent_out, new_net_state = unroll(params)
-    learned = self._unroll_taken_actions(params, net_state, rollout)
-    return _Outputs(agent_out, new_net_state, *learned)
-
-  def _unroll_taken_actions(
-    self,
-    params: types.AgentParams,
-    net_state: types.HaikuState,
-    rollout: types.ActorRollout,
-  ) -> tuple[types.AgentOuts, types.Array, Callable[..., Any]]:
-    """Returns `learned_out`, `learned_actions` and `pullback` of `_Outputs`."""
-    learned_out, pullback, actions = jax.vjp(
-      lambda p: self.unroll_for_loss(p, net_state, rollout),
-      params,
-      has_aux=True,
-    )
-    return learned_out, actions, pullback
-
-  def _unroll_summarized(
-    self,
-    params: types.AgentParams,
-    net_state: types.HaikuState,
-    rollout: types.ActorRollout,
-    summarize: Callable[[types.AgentOuts], dict[str, Any]],
-  ) -> _Outputs:
-    """Does the same with a summary of all outputs per action."""
-    assert self._unroll_reduced is not None
-    learned = self._unroll_taken_actions(params, net_state, rollout)
-    flat_out = {
-      k: v for k, v in learned[0].items() if k not in self._model_outputs
-    }
-    model_summary, new_net_state = self._unroll_reduced(
-      params,
-      net_state,
-      rollout.observations,
-      rollout.is_last,
-      lambda outs: summarize({k: outs[k] for k in self._model_outputs}),
-    )
-    summary = {**summarize(flat_out), **model_summary}
-    agent_out = {**flat_out, base.SUMMARY: summary}
-    return _Outputs(agent_out, new_net_state, *learned)
-
-  def _target_unroll(
-    self, summarize: Callable[[types.AgentOuts], dict[str, Any]]
-  ) -> types.AgentUnrollFn:
-    """Makes an unroll function with a summary instead of most outputs."""
-    assert self._unroll_reduced is not None
-    unroll_reduced = self._unroll_reduced
-
-    def unroll(*args: Any) -> tuple[types.AgentOuts, types.HaikuState]:
-      return unroll_reduced(
-        *args,
-        lambda outs: {
-          'logits': outs['logits'],
-          base.SUMMARY: summarize(outs),
-        },
-      )
-
-    return unroll

@@ -268,7 +268,7 @@ class DiscoUpdateRule(base.UpdateRule):
     return meta_out, new_meta_state
 
   def _summarize(
-    self, meta_params: types.MetaParams, outs: types.AgentOuts
+    self, meta_params: types.MetaParams, outs: Mapping[str, Any]
   ) -> Mapping[str, Any]:
     """Summarises outputs [T+1, B, ...], unless that is done already."""
     if base.SUMMARY in outs:

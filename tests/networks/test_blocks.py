@@ -20,9 +20,7 @@ def test_blocks_equal_the_whole(num_rows):
   )
   wanted = _normalize(rows)
   actual = blocks.map_rows(_normalize, rows, 5, block_elements=15)
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-6), actual, wanted
-  )
+  golden.check_trees_close(actual, wanted, 1e-6)
 
   def loss(rows, apply):
     weights, sums = apply(rows)
@@ -30,9 +28,7 @@ def test_blocks_equal_the_whole(num_rows):
 
   in_blocks = lambda rows: blocks.map_rows(_normalize, rows, 5, 15)
   grads = [jax.grad(loss)(rows, f) for f in (in_blocks, _normalize)]
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-6), *grads
-  )
+  golden.check_trees_close(*grads, 1e-5)
 
 
 def test_blocks_are_no_larger_than_asked_for():
