@@ -131,10 +131,19 @@ def test_a_module_that_cannot_be_imported(
 
 
 @pytest.mark.slow
-def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
-  _check_healed_run_is_whole(
-    DM, 'step', 27, 'failed in step 27: RuntimeError: as', paths, capsys
-  )
+@pytest.mark.parametrize(
+  ('trouble', 'message'),
+  [
+    ('step', 'RuntimeError: as'),
+    ('exit', 'SystemExit: 3'),
+    ('interrupt', 'KeyboardInterrupt'),
+  ],
+)
+def test_an_error_in_a_step_leaves_the_checkpoint(
+  trouble, message, paths, capsys
+):
+  message = f'failed in step 27: {message}'
+  _check_healed_run_is_whole(DM, trouble, 27, message, paths, capsys)
 
 
 @pytest.mark.slow
