@@ -46,8 +46,12 @@ _IN_PLACE = frozenset(
 )
 
 
+class TooLargeError(ValueError):
+  """Raised for a run that is larger than the free memory."""
+
+
 def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
-  """Raises a `ValueError` for a run that is larger than the free memory.
+  """Raises a `TooLargeError` for a run that is larger than the free memory.
 
   Checks on CPU only; accelerators raise an error by themselves.
 
@@ -61,7 +65,7 @@ def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
     return
   largest = sorted(parts.items(), key=lambda part: -part[1])
   shown = ', '.join(f'{name} {_show(size)}' for name, size in largest)
-  raise ValueError(
+  raise TooLargeError(
     f'this run needs {_show(needed)} ({shown}), but this machine has '
     f'{_show(free)} free: lower {advice[largest[0][0]]}'
   )

@@ -122,8 +122,7 @@ def _is_from_signal(error: BaseException) -> bool:
       return True
   codes = {getattr(handler, '__code__', None) for handler in handlers} - {None}
   return any(
-    frame.f_code in codes
-    for frame, _ in traceback.walk_tb(error.__traceback__)
+    frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)
   )
 
 

@@ -19,6 +19,7 @@ import optax
 
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.config import schema
 from disco_rl.environments import registry
@@ -139,12 +140,17 @@ def meta_train(
     raise ValueError(f'env_settings of {unknown}, not among {names}')
   for env, own in (env_settings or {}).items():
     changes |= {f'env.{env}.{name}': value for name, value in own.items()}
+  given: dict[str, Any] = dict(  # Arguments to the settings that they give.
+    env_settings=list(changes), settings=settings or {}
+  )
   if rule is not None and meta_optimizer is not None:
     # The default of a trained rule is that of the optimiser it replaces.
     changes['meta.learning_rate'] = config_lib.Config.learning_rate
   weights = None
   if config is not None:
     own, weights = _settings_of(config)
+    defaults, _ = _settings_of(config_lib.Config())
+    given['config'] = [k for k, v in own.items() if v != defaults.get(k)]
     changes |= own
   changes |= settings or {}
   request = dict(
@@ -161,6 +167,9 @@ def meta_train(
     if devices is None
     else len(devices),
     settings=changes,
+  )
+  requests.check_arguments(
+    request, resolve.META_TRAINING, given, steps='num_updates'
   )
   objects = plan_lib.Objects(
     env_fns=env_fns,

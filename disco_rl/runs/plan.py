@@ -314,13 +314,12 @@ def _recorded_steps(folder: run_folder.RunFolder) -> int:
 
 
 def request_of_folder(
-  folder: run_folder.RunFolder, steps: int | None, is_complete: bool
+  folder: run_folder.RunFolder, is_complete: bool
 ) -> dict[str, Any]:
   """Returns the request that a run was made from.
 
   Args:
     folder: folder of the run.
-    steps: new number of steps in all; None for that of the request.
     is_complete: whether the caller has the Python objects that the run needs.
 
   Returns:
@@ -333,7 +332,4 @@ def request_of_folder(
       f'{folder.path} was made in Python, from objects that have no name: call '
       'the function that made it again, with resume=True'
     )
-  request = dict(config['request'])
-  if steps is not None:
-    request['steps'] = steps
-  return request
+  return dict(config['request'])

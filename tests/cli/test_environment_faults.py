@@ -29,9 +29,9 @@ def _arguments(env, trouble, at, out, *more, steps=12):
     kwargs = [f'--set=env.trouble={trouble}', f'--set=env.at={at}']
   else:
     kwargs = [f'--set=env.kwargs={{"trouble": "{trouble}", "at": {at}}}']
-  command = ['eval', '--rule=actor_critic', '--quiet', *SIZES]
+  command = ['eval', '--rule=actor_critic', '--quiet']
   places = [f'--env={env}', f'--out={out}', f'--steps={steps}']
-  return [*command, *places, *kwargs, *more]
+  return [*command, *places, *kwargs, *runs.changed(SIZES, *more)]
 
 
 def _check_healed_run_is_whole(env, trouble, at, message, paths, capsys, *more):

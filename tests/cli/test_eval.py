@@ -395,8 +395,7 @@ def test_dry_run_shows_where_each_setting_came_from(tmp_path, capsys):
 
 def test_the_steps_of_a_run_are_those_of_its_settings(tmp_path, capsys):
   out = tmp_path / 'x'
-  more = ('--steps=8', '--set=steps=12', f'--out={out}')
-  assert runs.evaluate(*more) == 0
+  assert runs.evaluate('--set=steps=12', f'--out={out}') == 0
   resume = ['eval', '--resume', str(out), '--quiet']
   assert main.main(resume) == 0
   config = json.loads((out / 'config.json').read_text())

@@ -22,7 +22,8 @@ from tests.support import runs
 
 pytestmark = pytest.mark.slow
 
-_EVAL = ['--rule=actor_critic', *runs.TINY, '--set=checkpoint_every=40']
+_EVAL = ['--rule=actor_critic']
+_EVAL += runs.changed(runs.TINY, '--set=checkpoint_every=40')
 # Name to command, its arguments and its number of steps.
 KINDS = {
   'device': ('eval', _EVAL, 2000),

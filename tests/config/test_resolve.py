@@ -7,6 +7,7 @@ from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as meta_lib
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.rule_zoo import rule as rule_lib
 from tests.support import small
@@ -158,3 +159,14 @@ def test_what_has_no_effect_in_meta_training_is_refused():
     resolve.meta_training(
       {**resolve.META_TRAINING, 'eval_env': ['catch_numpy']}, None
     )
+
+
+def test_new_steps_replace_those_of_a_request_wherever_they_are():
+  request = dict(steps=3, set=[' steps = 4', 'env.rows=5'])
+  request['settings'] = {'steps': 5, 'chunk_size': 2}
+  changed = requests.complete(request, resolve.EVALUATION, steps=6)
+  assert changed['steps'] == 6 and changed['set'] == ['env.rows=5']
+  assert changed['settings'] == {'chunk_size': 2}
+  assert request['settings'] == {'steps': 5, 'chunk_size': 2}
+  with pytest.raises(ValueError, match='set must be a list of texts'):
+    requests.complete(dict(set=[5]), resolve.EVALUATION, steps=6)

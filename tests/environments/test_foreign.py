@@ -98,6 +98,7 @@ def test_an_interrupt_is_never_swallowed():
   with pytest.raises(KeyboardInterrupt):
     env.step(states, np.zeros(1, np.int32))
 
+
 @pytest.mark.parametrize('trouble', ['interrupt', 'exit'])
 def test_what_ends_a_program_is_an_error_in_a_run(trouble):
   """Nobody pressed Ctrl-C: the handlers of a run never raise."""

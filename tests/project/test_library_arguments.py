@@ -5,6 +5,7 @@ import pytest
 
 import disco_rl
 from disco_rl.config import batching
+from disco_rl.config import meta_training
 from disco_rl.environments import registry
 
 
@@ -31,6 +32,47 @@ def _evaluate(env='catch', **arguments):
     (_evaluate, dict(core=['x']), 'core must be a text, or none'),
     (_evaluate, dict(preset=3), 'preset must be a text, or none'),
     (_evaluate, dict(env=5), 'an environment is given by its name'),
+    (
+      _evaluate,
+      dict(num_iterations=40, settings=dict(steps=50)),
+      'num_iterations and settings both give steps: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(env_settings=dict(rows=5), settings={'env.rows': 6}),
+      'settings and env_settings both give env.rows: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(
+        batching=batching.Batching(batch_size=8),
+        settings={'batching.batch_size': 16},
+      ),
+      'settings and batching both give batching.batch_size: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(chunk_size=3, settings=dict(chunk_size=4)),
+      'chunk_size and settings both give chunk_size: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(seeds=[3], settings=dict(seeds=[4])),
+      'seeds and settings both give seeds: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(num_updates=3, settings=dict(steps=4)),
+      'num_updates and settings both give steps: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(
+        config=meta_training.Config(num_inner_updates=3),
+        settings={'meta.num_inner_updates': 4},
+      ),
+      'settings and config both give meta.num_inner_updates: leave one out',
+    ),
     (batching.Batching, dict(batch_size='x'), 'batch_size must be a whole'),
     (
       batching.Batching,
