@@ -1,6 +1,7 @@
 """Checks of settings that depend on several of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ml_collections import config_dict
 
@@ -33,6 +34,24 @@ def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
       f'{fields.shorten(checked)}'
     )
   return checked
+
+
+def check_env_seeds(
+  group: str, settings: Mapping[str, Any], seeds: Iterable[int]
+) -> None:
+  """Raises a `ValueError` if an environment would have too large a seed.
+
+  Args:
+    group: path of the environment's settings.
+    settings: its settings; the seeds of agents are added to `random_seed`.
+    seeds: the seeds of agents.
+  """
+  first, last = settings.get('random_seed'), max(seeds)
+  if isinstance(first, int) and first + last > schema.MAX_SEED:
+    raise ValueError(
+      f'{group}.random_seed {first} is too large for the seed {last}, which is '
+      f'added to it: the sum may be at most {schema.MAX_SEED}'
+    )
 
 
 def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:

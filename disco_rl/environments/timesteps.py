@@ -23,6 +23,7 @@ _NARROWER: dict[np.dtype, np.dtype] = {
   )
 }
 _LARGEST_OBSERVATION = 2**30  # Bytes, of one stream.
+_MOST_ACTIONS = 2**20
 _STEP_TYPES = tuple(int(step_type) for step_type in dm_env.StepType)
 
 
@@ -129,7 +130,7 @@ def make_layout(
 
 
 def check_action_spec(environment: str, spec: Any) -> None:
-  """Raises an error for actions that are not a choice of two or more.
+  """Raises an error for actions that are no choice, or of too many.
 
   Args:
     environment: name of the environment, for messages.
@@ -139,6 +140,11 @@ def check_action_spec(environment: str, spec: Any) -> None:
     num_actions = utils.get_num_actions_from_spec(spec)
   except ValueError as error:
     raise foreign.InvalidEnvironmentError(f'{environment}: {error}') from None
+  if num_actions > _MOST_ACTIONS:
+    raise foreign.InvalidEnvironmentError(
+      f'{environment} has {num_actions} actions to choose from; at most '
+      f'{_MOST_ACTIONS} are supported'
+    )
   if num_actions < 2:
     raise foreign.InvalidEnvironmentError(
       f'{environment} has {num_actions} action to choose from; at least 2 are '

@@ -73,17 +73,23 @@ def summarize(
 
 
 def append_csv(
-  path: str | os.PathLike[str], rows: Sequence[Mapping[str, float]]
-) -> None:
+  path: str | os.PathLike[str],
+  rows: Sequence[Mapping[str, float]],
+  columns: Sequence[str] | None = None,
+) -> list[str]:
   """Appends rows to a CSV file, all or none; a new file gets a header.
 
   Args:
     path: path of the file, made if it does not exist.
     rows: rows with the same columns as the file, in any order.
+    columns: the columns of the file, from the last call; None to read them.
+
+  Returns:
+    The columns of the file; empty if there are no rows.
   """
   if not rows:
-    return
-  columns = _columns(path) or list(rows[0])
+    return list(columns or ())
+  columns = list(columns or _columns(path) or rows[0])
   if set(columns) != set(rows[0]):
     raise files.StorageError(
       f'cannot write {os.fspath(path)}: it has other columns than the rows of '
@@ -91,6 +97,7 @@ def append_csv(
     )
   ordered = [{name: row[name] for name in columns} for row in rows]
   files.append(path, lambda is_new: _to_text(ordered, header=is_new).encode())
+  return columns
 
 
 def to_csv(rows: Sequence[Mapping[str, float]]) -> str:

@@ -170,3 +170,15 @@ def test_new_steps_replace_those_of_a_request_wherever_they_are():
   assert request['settings'] == {'steps': 5, 'chunk_size': 2}
   with pytest.raises(ValueError, match='set must be a list of texts'):
     requests.complete(dict(set=[5]), resolve.EVALUATION, steps=6)
+
+
+def test_seeds_that_add_up_to_too_much_are_named():
+  seed = 2**31 - 3
+  message = r'{}\.random_seed 2147483645 is too large for the seed {}, which'
+  with pytest.raises(ValueError, match=message.format('env', 5)):
+    _evaluation(env='catch_numpy', seed=5, set=[f'env.random_seed={seed}'])
+  path = r'eval.env.catch_numpy'
+  more = dict(eval_every=1, eval_env=['catch_numpy'])
+  changes = [f'{path}.random_seed={seed}', 'eval.num_seeds=6']
+  with pytest.raises(ValueError, match=message.format(path, 5)):
+    _meta_training(**more, set=changes)
