@@ -28,6 +28,8 @@ MAX_LAYERS = 32
 MAX_SEED = 2**31 - 1
 # Numbers beyond this are infinite in the precision of all computations.
 MAX_FLOAT = 1e38
+# Positive numbers below this are 0.
+MIN_FLOAT = 1e-37
 
 _MAX_TEXT = 10_000
 _MAX_ITEMS = 1000
@@ -103,6 +105,8 @@ def describe(field: Field, with_limit: bool = False) -> str:
   text = field.words or text
   if with_limit and field.kind is str and field.choices is None:
     text += f' of at most {_MAX_TEXT} characters'
+  if with_limit and _is_positive(field):
+    field = dataclasses.replace(field, above=MIN_FLOAT)
   high = field.limit if with_limit and field.high is None else field.high
   bounds = {
     'of at least': field.low,
@@ -228,6 +232,8 @@ def _is_within_limits(field: Field, value: Any) -> bool:
   """Returns whether neither a value nor its items are absurdly large."""
   if field.limit is not None and abs(value) > field.limit:
     return False
+  if _is_positive(field) and value < MIN_FLOAT:
+    return False
   if field.kind is str and len(value) > _MAX_TEXT:
     return False
   if field.items is not None:
@@ -235,6 +241,11 @@ def _is_within_limits(field: Field, value: Any) -> bool:
       return False
     return all(_is_within_limits(field.items, item) for item in value)
   return True
+
+
+def _is_positive(field: Field) -> bool:
+  """Returns whether a field is of numbers that must not be 0."""
+  return field.kind is float and field.above == 0
 
 
 def _has_kind(field: Field, value: Any) -> bool:

@@ -65,7 +65,8 @@ class Placement:
       raise ValueError('devices must be one or more, or None for the default')
     if num_lane_shards < 1 or len(devices) % num_lane_shards:
       raise ValueError(
-        f'{len(devices)} devices cannot form {num_lane_shards} equal rows'
+        f'lane_shards must divide the number of devices: {len(devices)} '
+        f'devices cannot form {num_lane_shards} equal rows'
       )
     if lanes_at_once is not None and lanes_at_once < 1:
       raise ValueError(

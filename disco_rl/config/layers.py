@@ -143,7 +143,8 @@ class Layers:
     while True:
       if not isinstance(node, config_dict.ConfigDict):
         raise ValueError(
-          f'{above} has no settings below it, got {fields.shorten(path)}'
+          f'{above} has no settings below it, got {fields.shorten(path)}: it '
+          f'is {fields.shorten(node)}'
         )
       known = list(node.keys())
       # Names may contain dots: the longest match counts.

@@ -279,7 +279,7 @@ def meta_training(
   for name in networks_by_env:
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
-    raise ValueError(f'devices must be at least 1, got {request["devices"]}')
+    raise ValueError('devices must be at least 1, got 0')
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
       'environments for evaluations (--eval-env, eval_envs) need a period '

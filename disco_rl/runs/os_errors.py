@@ -12,6 +12,9 @@ def describe(error: OSError) -> str:
   Returns:
     E.g. `runs/x: permission denied`.
   """
+  reason = getattr(error, 'reason', None)  # Of an error of urllib.
+  if isinstance(reason, OSError):
+    return describe(reason)
   words = error.strerror or re.sub(r'^\[Errno -?\d+\] ', '', str(error))
   words = words or type(error).__name__
   if words[1:2].islower():

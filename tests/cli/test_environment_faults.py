@@ -147,7 +147,9 @@ def test_an_error_in_a_step_leaves_the_checkpoint(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+  'number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+)
 def test_a_signal_to_the_group_saves_the_state_of_the_workers(tmp_path, number):
   whole, stopped = tmp_path / 'whole', tmp_path / 'stopped'
   more = ['--set=env.num_workers=2', '--set=checkpoint_every=500']

@@ -101,7 +101,7 @@ def test_what_is_refused_changes_nothing():
     ('=3', "--set wants name=value, got '=3'"),
     ('agent=1', 'agent is a group of settings and cannot be set as a whole: l'),
     ('agent.net.record=1', 'agent.net.record is a group of settings and canno'),
-    ('steps.x=1', 'steps has no settings below it'),
+    ('steps.x=1', "steps has no settings below it, got 'steps.x': it is "),
     ('env.kwargs=3', "env.kwargs must be a group of settings like {'a': 1}, g"),
     ('env.kwargs={1: 2}', "env.kwargs must be a group of settings like {'a':"),
     ('agent.lr=1', "unknown setting 'lr' of agent; known: learning_rate, net"),

@@ -161,6 +161,11 @@ def test_what_has_no_effect_in_meta_training_is_refused():
     )
 
 
+def test_no_devices_are_refused_as_they_were_given():
+  with pytest.raises(ValueError, match='devices must be at least 1, got 0'):
+    _meta_training(set=['devices=0'])
+
+
 def test_new_steps_replace_those_of_a_request_wherever_they_are():
   request = dict(steps=3, set=[' steps = 4', 'env.rows=5'])
   request['settings'] = {'steps': 5, 'chunk_size': 2}
