@@ -135,12 +135,13 @@ def complete(
   is_list = isinstance(defaults['env'], list)
   fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
+  completed['settings'] = completed['settings'] or {}
   if steps is not None:
     completed['steps'] = fields.check(_ENTRIES['steps'], 'steps', steps)
     completed['set'] = [
       text for text in completed['set'] if path_of(text) != 'steps'
     ]
-    settings = dict(completed['settings'] or {})
+    settings = dict(completed['settings'])
     settings.pop('steps', None)
     completed['settings'] = settings
   return completed

@@ -125,9 +125,11 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
       raise ValueError('its first line does not name the columns')
     if len(set(columns)) < len(columns):
       raise ValueError('its first line names a column twice')
-    return [
+    rows = [
       _parse_row(columns, row, number) for number, row in enumerate(table, 2)
     ]
+    _check_unique(rows)
+    return rows
   except (csv.Error, ValueError) as error:
     raise ValueError(f'{path} is not a table of metrics: {error}') from None
 
@@ -260,6 +262,18 @@ def _parse_row(columns: list[str], row: list[str], number: int) -> Row:
         'number that it can be'
       ) from None
   return parsed
+
+
+def _check_unique(rows: Sequence[Row]) -> None:
+  """Raises a `ValueError` for two rows of the same iteration and seed."""
+  known = set()
+  for number, row in enumerate(rows, 2):
+    key = row['iteration'], row['seed']
+    if key in known:
+      raise ValueError(
+        f'line {number} repeats iteration {key[0]} of seed {key[1]}'
+      )
+    known.add(key)
 
 
 def _parse(name: str, text: str) -> float:

@@ -1,7 +1,7 @@
 """Starts and resumes runs of evaluation and of meta-training."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import os
 from typing import Any, ClassVar
@@ -254,6 +254,7 @@ class Plan(abc.ABC):
           total=_recorded_steps(folder),
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
+          seeds=self._seeds(),
         ),
       )
       if done > self.settings.steps:
@@ -272,6 +273,11 @@ class Plan(abc.ABC):
     except BaseException:
       trainable.close()
       raise
+
+  def _seeds(self) -> Sequence[int] | None:
+    """Returns the seeds of rows of metrics; None if there are none."""
+    seed = self.settings.get('seed')
+    return self.settings.get('seeds', None if seed is None else (seed,))
 
   def _leaves_out_replay(self) -> bool:
     """Returns whether there is a replay that is not part of checkpoints."""

@@ -30,12 +30,14 @@ class Rhythm:
     total: steps in all, as far as its `config.json` says.
     chunk_size: steps between two rows, at most.
     checkpoint_every: steps between two checkpoints, at multiples of it.
+    seeds: the seeds of its rows; None for any.
   """
 
   unit: str
   total: int
   chunk_size: int
   checkpoint_every: int
+  seeds: Sequence[int] | None = None
 
 
 def check(
@@ -58,6 +60,12 @@ def check(
   Raises:
     RunFolderError: if they are not.
   """
+  others = {int(row['seed']) for row in rows} - {*(rhythm.seeds or ())}
+  if others and rhythm.seeds is not None:
+    raise run_folder.RunFolderError(
+      f'{folder.metrics_path} has rows of the seed {min(others)}, which is not '
+      'in this run: the file was changed, or is of another run'
+    )
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, rhythm.checkpoint_every)
   if done is None:

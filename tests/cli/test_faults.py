@@ -178,8 +178,10 @@ def test_signals_while_a_rule_is_evaluated_with_workers(whole, tmp_path):
     assert process.returncode == 130, error
     assert time.monotonic() - begin < 60
     assert 'Saved. Resume with: ' in out and 'Traceback' not in error, error
-    with pytest.raises(ProcessLookupError):
-      os.killpg(process.pid, 0)  # No worker is left.
+    with pytest.raises(ProcessLookupError):  # No worker is left.
+      for _ in range(200):
+        os.killpg(process.pid, 0)
+        time.sleep(0.1)
     assert len(metrics.read_csv(run.out / 'metrics.csv')) == rows
   assert run.finish()[0] == 0
   runs.check_same_files(run.out, wanted)

@@ -173,6 +173,9 @@ def test_new_steps_replace_those_of_a_request_wherever_they_are():
   assert changed['steps'] == 6 and changed['set'] == ['env.rows=5']
   assert changed['settings'] == {'chunk_size': 2}
   assert request['settings'] == {'steps': 5, 'chunk_size': 2}
+  assert (
+    requests.complete(dict(settings=None), resolve.EVALUATION)['settings'] == {}
+  )
   with pytest.raises(ValueError, match='set must be a list of texts'):
     requests.complete(dict(set=[5]), resolve.EVALUATION, steps=6)
 

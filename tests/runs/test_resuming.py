@@ -1,5 +1,7 @@
 """What a run is resumed from, and what is refused."""
 
+import dataclasses
+
 import pytest
 
 from disco_rl.runs import resuming
@@ -81,3 +83,11 @@ def test_a_picture_shows_that_there_was_a_checkpoint(folder):
 )
 def test_rows_that_were_removed_are_said(folder, rows, message):
   assert message in resuming.check(folder, rows, 16, RHYTHM)
+
+
+def test_rows_of_another_seed_are_refused(folder):
+  rhythm = dataclasses.replace(RHYTHM, seeds=(0, 2))
+  resuming.check(folder, _rows(4, 8, seeds=(0, 2)), 8, rhythm)
+  message = 'metrics.csv has rows of the seed 1, which is not in this run'
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    resuming.check(folder, _rows(4, 8), 8, rhythm)
