@@ -71,7 +71,7 @@ def check_name(name: str, kind: str, taken: Container[str]) -> None:
   """
   if not isinstance(name, str) or not name or name in taken or ':' in name:
     raise ValueError(
-      f'a {kind} cannot be registered as {name!r}: the name is taken by the '
+      f'the {kind} cannot be registered as {name!r}: the name is taken by the '
       "library, or is no text, or has a ':' in it"
     )
 

@@ -190,6 +190,11 @@ def _as_group(path: str, value: Any) -> config_dict.ConfigDict:
       f'{fields.shorten(value)}'
     )
   fields.check_plain(path, value)
+  dotted = next((key for key in value if '.' in key), None)
+  if dotted is not None:
+    raise ValueError(
+      f'{path} has a name with a dot in it, {fields.shorten(dotted)}'
+    )
   try:
     return config_dict.ConfigDict(value)
   except (KeyError, TypeError, ValueError) as error:

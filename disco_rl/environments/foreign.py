@@ -83,6 +83,8 @@ def describe(error: BaseException) -> str:
   """Returns type, message, file and line of an error, in one line."""
   try:
     message = ' '.join(str(error).split())
+    # Nothing that a terminal would obey.
+    message = ''.join(c if c.isprintable() else '?' for c in message)
   except Exception:  # Its own `__str__` fails.
     message = ''
   if len(message) > _LONGEST_MESSAGE:

@@ -103,6 +103,7 @@ def test_what_is_refused_changes_nothing():
     ('agent.net.record=1', 'agent.net.record is a group of settings and canno'),
     ('steps.x=1', "steps has no settings below it, got 'steps.x': it is "),
     ('env.kwargs=3', "env.kwargs must be a group of settings like {'a': 1}, g"),
+    ("env.kwargs={'a.b': 2}", "env.kwargs has a name with a dot in it, 'a.b'"),
     ('env.kwargs={1: 2}', "env.kwargs must be a group of settings like {'a':"),
     ('agent.lr=1', "unknown setting 'lr' of agent; known: learning_rate, net"),
     ('stepz=1', "unknown setting 'stepz' (did you mean steps?); known: agent"),

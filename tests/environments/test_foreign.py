@@ -54,6 +54,7 @@ def module(tmp_path, monkeypatch):
     ('raise ValueError("a\\n  b")', 'ValueError: a b', 1),
     ('import numpy as np\nnp.zeros(-1)', 'ValueError: negative', 2),
     ('def f():\n  raise KeyError\nf()', 'KeyError', 2),
+    (r'raise OSError("\x1b[31mred\x07")', r'OSError: \?\[31mred\?', 1),
     (
       f'raise RuntimeError("{"long" * 500}")',
       r'RuntimeError: \w{300}\.\.\.',
