@@ -11,6 +11,7 @@ others are in `config/schema.py`.
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,21 @@ def check_plain(path: str, value: Any, depth: int = 0) -> None:
       problem = f'a number of at most {MAX_FLOAT:g}'
   if problem:
     raise ValueError(f'{path} must be {problem}, got {shorten(value)}')
+
+
+def check_path(name: str, value: Any) -> None:
+  """Raises a `ValueError` for an argument that is not the path of anything.
+
+  Args:
+    name: name of the argument, for the message.
+    value: the argument.
+  """
+  try:
+    text = os.fspath(value)
+  except TypeError:
+    text = None
+  if not isinstance(text, str) or not text or '\0' in text:
+    raise ValueError(f'{name} must be a path, got {shorten(value)}')
 
 
 def like(default: Any) -> Field:

@@ -10,7 +10,7 @@ from disco_rl.config import schema
 _LONGEST = 100  # Characters of a user's words in a message.
 
 _NAME = fields.Field(str)
-_NAME_OR_NONE = fields.Field(str, optional=True)
+_NAME_OR_NONE = fields.Field(str, optional=True, accepts=bool)  # Not empty.
 _NAMES = fields.Field(tuple, items=_NAME)
 _ENTRIES: Mapping[str, fields.Field] = dict(
   rule=_NAME,

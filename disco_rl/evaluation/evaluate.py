@@ -20,7 +20,9 @@ import jax
 from ml_collections import config_dict
 
 from disco_rl import fields
+from disco_rl import parallel
 from disco_rl import types
+from disco_rl.config import arguments
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import requests
 from disco_rl.config import resolve
@@ -123,9 +125,13 @@ def evaluate(
   Returns:
     The final state, and the table of metrics.
   """
+  arguments.check_agent_settings(agent_settings)
+  parallel.check_devices(devices)
+  if out is not None:
+    fields.check_path('out', out)
   if rule is None and agent_settings is None:
     rule = rule_lib.DEFAULT
-  if isinstance(rule, str | os.PathLike):
+  if not isinstance(rule, rule_lib.Rule | Mapping | list | tuple | None):
     rule = rule_lib.load_rule(rule)
   elif not isinstance(rule, rule_lib.Rule):
     kind = agent_settings.update_rule_name if agent_settings else 'disco'
