@@ -70,7 +70,10 @@ def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
 
 
 def check_streams(
-  env: str, sizes: batching_lib.Batching, num_seeds: int
+  env: str,
+  sizes: batching_lib.Batching,
+  num_seeds: int,
+  group: str = 'batching',
 ) -> None:
   """Raises a `ValueError` for more environments in Python than can be made.
 
@@ -78,11 +81,12 @@ def check_streams(
     env: their name.
     sizes: the sizes of one agent's batches.
     num_seeds: number of agents.
+    group: path of the sizes' settings.
   """
   total = sizes.num_envs * num_seeds
   if total > _MAX_HOST_STREAMS:
     raise ValueError(
-      f'batching.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
+      f'{group}.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
       f'makes {total} environments {env}, which run in Python: at most '
       f'{_MAX_HOST_STREAMS} are accepted'
     )

@@ -294,6 +294,8 @@ def meta_training(
     for name in eval_envs:
       own = layers.settings.eval.env[name]
       checks.check_env_seeds(f'eval.env.{name}', own, seeds)
+      if registry.is_on_host(name):
+        checks.check_streams(name, sizes, len(seeds), 'eval.batching')
   return layers
 
 

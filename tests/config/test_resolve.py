@@ -190,3 +190,11 @@ def test_seeds_that_add_up_to_too_much_are_named():
   changes = [f'{path}.random_seed={seed}', 'eval.num_seeds=6']
   with pytest.raises(ValueError, match=message.format(path, 5)):
     _meta_training(**more, set=changes)
+
+
+def test_too_many_environments_of_evaluations_on_the_host_are_refused():
+  more = dict(eval_every=1, eval_env=['catch_numpy'])
+  changes = ['eval.num_seeds=4096', 'eval.batching.num_envs=8']
+  message = r'eval\.batching\.num_envs \(8\) for each of 4096 seeds makes 32768'
+  with pytest.raises(ValueError, match=message):
+    _meta_training(**more, set=changes)
