@@ -153,7 +153,8 @@ def run(
     total: steps in all, including those already done.
     sinks: take the rows of each chunk, in this order.
     hooks: called after the sinks, in this order.
-    should_stop: whether to stop; called before the first and after every chunk.
+    should_stop: whether to stop; called before the first and after every chunk,
+      and after its hooks.
 
   Returns:
     The outcome. Hooks were called with its state last.
@@ -191,6 +192,13 @@ def run(
           # If it diverged, that is reported, and the checkpoint before stays.
           if error is None:
             raise
+      if not is_last and should_stop():
+        # While a hook worked: what it left undone, such as an evaluation of
+        # this state, can be done again only from this state.
+        is_last = True
+        with _hook_errors():
+          for hook in hooks:
+            hook.advanced(done, state, is_last)
   if error is not None:
     return Outcome(state, done, Reason.DIVERGED, error)
   reason = Reason.FINISHED if done >= total else Reason.INTERRUPTED

@@ -49,7 +49,7 @@ KINDS_OF_SIGNALS = {
       *KINDS['meta-train'][1],
       *('--eval-every=2', f'--eval-env={_EVAL_ENV}', '--set=eval.num_seeds=1'),
       f'--set=eval.env.{_EVAL_ENV}.num_workers=2',
-      *('--set=eval.steps=2000', '--set=eval.batching.batch_size=4'),
+      *('--set=eval.steps=400', '--set=eval.batching.batch_size=4'),
       '--set=eval.batching.rollout_length=7',
       f'--set=net.{_EVAL_ENV}.net_args.dense=9,8',
     ],
