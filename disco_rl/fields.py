@@ -11,6 +11,7 @@ others are in `config/schema.py`.
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ MAX_LAYERS = 32
 MAX_SEED = 2**31 - 1
 # Limit on numbers; larger ones may be infinite in float32.
 MAX_FLOAT = 1e38
+# Positive numbers below this are 0.
+MIN_FLOAT = 1e-37
 
 _MAX_TEXT = 10_000
 _MAX_ITEMS = 1000
@@ -104,6 +107,8 @@ def describe(field: Field, with_limit: bool = False) -> str:
   text = field.words or text
   if with_limit and field.kind is str and field.choices is None:
     text += f' of at most {_MAX_TEXT} characters'
+  if with_limit and _is_positive(field):
+    field = dataclasses.replace(field, above=MIN_FLOAT)
   high = field.limit if with_limit and field.high is None else field.high
   bounds = {
     'of at least': field.low,
@@ -182,6 +187,21 @@ def check_plain(path: str, value: Any, depth: int = 0) -> None:
     raise ValueError(f'{path} must be {problem}, got {shorten(value)}')
 
 
+def check_path(name: str, value: Any) -> None:
+  """Raises a `ValueError` for an argument that is not the path of anything.
+
+  Args:
+    name: name of the argument, for the message.
+    value: the argument.
+  """
+  try:
+    text = os.fspath(value)
+  except TypeError:
+    text = None
+  if not isinstance(text, str) or not text or '\0' in text:
+    raise ValueError(f'{name} must be a path, got {shorten(value)}')
+
+
 def like(default: Any) -> Field:
   """Makes the field of a setting from its default.
 
@@ -229,6 +249,8 @@ def _is_within_limits(field: Field, value: Any) -> bool:
   """Returns whether a value and its items are within the limits of a field."""
   if field.limit is not None and abs(value) > field.limit:
     return False
+  if _is_positive(field) and value < MIN_FLOAT:
+    return False
   if field.kind is str and len(value) > _MAX_TEXT:
     return False
   if field.items is not None:
@@ -236,6 +258,11 @@ def _is_within_limits(field: Field, value: Any) -> bool:
       return False
     return all(_is_within_limits(field.items, item) for item in value)
   return True
+
+
+def _is_positive(field: Field) -> bool:
+  """Returns whether a field is of numbers that must not be 0."""
+  return field.kind is float and field.above == 0
 
 
 def _has_kind(field: Field, value: Any) -> bool:

@@ -61,11 +61,11 @@ class Placement:
     """
     if devices is None:
       devices = jax.local_devices()[:1]
-    if not devices:
-      raise ValueError('devices must not be empty; None for the default')
+    check_devices(devices)
     if num_lane_shards < 1 or len(devices) % num_lane_shards:
       raise ValueError(
-        f'{len(devices)} devices cannot form {num_lane_shards} equal rows'
+        f'lane_shards must divide the number of devices: {len(devices)} '
+        f'devices cannot form {num_lane_shards} equal rows'
       )
     if lanes_at_once is not None and lanes_at_once < 1:
       raise ValueError(
@@ -197,6 +197,25 @@ def shard_key(key: chex.PRNGKey, batch_axis: Any | None) -> chex.PRNGKey:
   if batch_axis is None:
     return key
   return jax.random.fold_in(key, jax.lax.axis_index(batch_axis))
+
+
+def check_devices(devices: Any) -> None:
+  """Raises a `ValueError` unless all are different devices of JAX.
+
+  Args:
+    devices: one or more, or None.
+  """
+  if devices is None:
+    return
+  is_list = isinstance(devices, Sequence | np.ndarray)
+  if not is_list or not all(isinstance(x, jax.Device) for x in devices):
+    raise ValueError(
+      f'devices must be a list of devices of JAX, got {str(devices)[:60]}'
+    )
+  if not len(devices):
+    raise ValueError('devices must be one or more, or None for the default')
+  if len(set(devices)) < len(devices):
+    raise ValueError('devices must be different, but one is given twice')
 
 
 def first_devices(number: int) -> list[jax.Device]:

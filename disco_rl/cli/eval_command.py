@@ -118,15 +118,18 @@ def _report(a_run: run_lib.Run) -> None:
     return
   at, values = metrics.curves(a_run.rows, 'average_return')
   finals = metrics.average_returns(a_run.rows, metrics.LAST)
+  last = at[-1] if len(at) else 0
   rows = []
   is_shown = console.can_show(sys.stdout, plots.SPARKS)
   sparks = plots.SPARKS if is_shown else plots.ASCII_SPARKS
   for (seed, final), curve in zip(finals.items(), values, strict=True):
     marks = plots.sparkline(curve[:: max(1, len(curve) // 40)], sparks)
-    rows.append((str(seed), f'{curve[0]:.3f}', f'{final:.3f}', marks))
+    # If rows were removed, seeds may have no point in common.
+    first = f'{curve[0]:.3f}' if len(curve) else ''
+    rows.append((str(seed), first, f'{final:.3f}', marks))
   print(
     tables.format_table(
-      ('seed', 'first', 'last 100', f'average return, iteration 0-{at[-1]}'),
+      ('seed', 'first', 'last 100', f'average return, iteration 0-{last}'),
       rows,
     )
   )

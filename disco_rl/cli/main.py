@@ -1,7 +1,8 @@
 """`disco-rl`: trains agents with discovered rules, and compares them."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+import contextlib
 import importlib
 import sys
 from typing import Any
@@ -73,10 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
   words = list(sys.argv[1:] if argv is None else argv)
   command = next((word for word in words if word in _COMMANDS), None)
   try:
-    if command in _COMPILING:
-      _start_jax()
+    if command is not None:
+      with _starting_jax():
+        importlib.import_module('jax')
     arguments = build_parser(command).parse_args(words)
     if arguments.command in _COMPILING:
+      with _starting_jax():
+        importlib.import_module('jax').devices()
       compilation_cache = importlib.import_module(
         'disco_rl.runs.compilation_cache'
       )
@@ -86,10 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return errors.report(command or '', error, '--traceback' in words)
 
 
-def _start_jax() -> None:
-  """Starts JAX, which fails if variables such as JAX_PLATFORMS are wrong."""
+@contextlib.contextmanager
+def _starting_jax() -> Iterator[None]:
+  """Converts errors of JAX, which fails if its variables are wrong."""
   try:
-    importlib.import_module('jax').devices()
+    yield
   except Exception as error:
     first_line = str(error).strip().partition('\n')[0]
     reason = ': '.join(filter(None, [type(error).__name__, first_line]))

@@ -11,6 +11,7 @@ from typing import Any
 from disco_rl.cli import errors
 from disco_rl.cli import options
 from disco_rl.config import networks
+from disco_rl.config import requests
 from disco_rl.networks import cores
 from disco_rl.runs import console
 from disco_rl.runs import interrupts
@@ -152,6 +153,14 @@ def _make_request(
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
   given = {name: getattr(arguments, name, None) for name in defaults}
+  requests.check_said_once(
+    {
+      name: f'{_as_option(name)} {value}'
+      for name, value in given.items()
+      if value is not None
+    },
+    [(requests.path_of(x), f'--set {x}') for x in given['set'] or ()],
+  )
   return {
     name: default if given[name] is None else given[name]
     for name, default in defaults.items()
@@ -164,8 +173,7 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
     value = getattr(arguments, name, None)
     if name != 'steps' and value is not None and value is not False:
       raise errors.UsageError(
-        f'--{name.replace("_", "-")} cannot be changed with --resume; only '
-        '--steps can'
+        f'{_as_option(name)} cannot be changed with --resume; only --steps can'
       )
   with contextlib.ExitStack() as stack:
     folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
@@ -181,6 +189,10 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
     console.say(f'Resuming from {plan.unit} {done}: {folder.path}')
     stack.pop_all()
   return a_run
+
+
+def _as_option(name: str) -> str:
+  return f'--{name.replace("_", "-")}'
 
 
 def _execute(

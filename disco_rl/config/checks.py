@@ -1,6 +1,7 @@
 """Checks of settings that depend on several of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ml_collections import config_dict
 
@@ -36,6 +37,24 @@ def check_seeds(seeds: Iterable[int]) -> tuple[int, ...]:
   return checked
 
 
+def check_env_seeds(
+  group: str, settings: Mapping[str, Any], seeds: Iterable[int]
+) -> None:
+  """Raises a `ValueError` if an environment would have too large a seed.
+
+  Args:
+    group: path of the environment's settings.
+    settings: its settings; the seeds of agents are added to `random_seed`.
+    seeds: the seeds of agents.
+  """
+  first, last = settings.get('random_seed'), max(seeds)
+  if isinstance(first, int) and first + last > schema.MAX_SEED:
+    raise ValueError(
+      f'{group}.random_seed {first} is too large for the seed {last}, which is '
+      f'added to it: the sum may be at most {schema.MAX_SEED}'
+    )
+
+
 def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
   """Raises a `ValueError` if the agents' rule is not of the loaded rule's kind.
 
@@ -52,7 +71,10 @@ def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
 
 
 def check_streams(
-  env: str, sizes: batching_lib.Batching, num_seeds: int
+  env: str,
+  sizes: batching_lib.Batching,
+  num_seeds: int,
+  group: str = 'batching',
 ) -> None:
   """Raises a `ValueError` for more environments in Python than are accepted.
 
@@ -60,11 +82,12 @@ def check_streams(
     env: their name.
     sizes: the sizes of one agent's batches.
     num_seeds: number of agents.
+    group: path of the sizes' settings.
   """
   total = sizes.num_envs * num_seeds
   if total > _MAX_HOST_STREAMS:
     raise ValueError(
-      f'batching.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
+      f'{group}.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
       f'makes {total} environments {env}, which run in Python: at most '
       f'{_MAX_HOST_STREAMS} are accepted'
     )

@@ -145,7 +145,8 @@ class Layers:
     while True:
       if not isinstance(node, config_dict.ConfigDict):
         raise ValueError(
-          f'{above} has no settings below it, got {fields.shorten(path)}'
+          f'{above} has no settings below it, got {fields.shorten(path)}: it '
+          f'is {fields.shorten(node)}'
         )
       known = list(node.keys())
       # Names may contain dots: the longest match counts.
@@ -191,6 +192,11 @@ def _as_group(path: str, value: Any) -> config_dict.ConfigDict:
       f'{fields.shorten(value)}'
     )
   fields.check_plain(path, value)
+  dotted = next((key for key in value if '.' in key), None)
+  if dotted is not None:
+    raise ValueError(
+      f'{path} has a name with a dot in it, {fields.shorten(dotted)}'
+    )
   try:
     return config_dict.ConfigDict(value)
   except (KeyError, TypeError, ValueError) as error:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import config_dict
 
+from disco_rl import fields
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import schema
@@ -98,6 +99,15 @@ class Config:
   def __post_init__(self) -> None:
     schema.check_fields(self, 'meta')
     batching = self.batching
+    if not isinstance(batching, batching_lib.Batching):
+      raise ValueError(
+        'batching must be a config.batching.Batching, got '
+        f'{fields.shorten(batching)}'
+      )
+    if not isinstance(self.weights, MetaLossWeights):
+      schema.check_mapping('weights', self.weights)
+      for name, weight in self.weights.items():
+        fields.check(fields.Field(float), f'weights.{name}', weight)
     if batching.min_replay_size is not None:
       raise ValueError(
         'min_replay_size has no effect in meta-training, where every '

@@ -1,14 +1,17 @@
 """Checks requests: the names and numbers that a run is made from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+import re
 from typing import Any
 
 from disco_rl import fields
 from disco_rl.config import schema
 from disco_rl.environments import factories
 
+_LONGEST = 100  # Characters of a user's words in a message.
+
 _NAME = fields.Field(str)
-_NAME_OR_NONE = fields.Field(str, optional=True)
+_NAME_OR_NONE = fields.Field(str, optional=True, accepts=bool)  # Not empty.
 _NAMES = fields.Field(tuple, items=_NAME)
 _ENTRIES: Mapping[str, fields.Field] = dict(
   rule=_NAME,
@@ -26,16 +29,88 @@ _ENTRIES: Mapping[str, fields.Field] = dict(
   eval_env=_NAMES,
   checkpoint_replay=schema.SCHEMA['checkpoint_replay'],
 )
+# Entries of a request to a pattern of the settings that they decide.
+_SETTINGS_OF: Mapping[str, str] = dict(
+  steps='steps',
+  seed='seeds?',
+  num_seeds='seeds',
+  seeds='seeds',
+  num_agents='num_agents',
+  devices='devices',
+  checkpoint_replay='checkpoint_replay',
+  eval_every=r'eval\.every',
+  net=r'(agent\.net_settings|net\..+)\.name',
+  core=r'(agent\.net_settings|net\..+)\.net_args\.core',
+)
+
+
+def check_said_once(
+  entries: Mapping[str, str], settings: Iterable[tuple[str, str]]
+) -> None:
+  """Raises a `ValueError` for a setting that a user gives in two ways.
+
+  Args:
+    entries: the given entries of a request, to what the user wrote for them.
+    settings: the given settings, by path, with what the user wrote for them.
+  """
+  said: dict[str, str] = {}
+  for path, words in settings:
+    deciding = (
+      given
+      for name, given in entries.items()
+      if name in _SETTINGS_OF and re.fullmatch(_SETTINGS_OF[name], path)
+    )
+    other = said.get(path) or next(deciding, None)
+    if other is not None:
+      raise ValueError(
+        f'{_cut(other)} and {_cut(words)} both give {path}: leave one out'
+      )
+    said[path] = words
+
+
+def check_arguments(
+  request: Mapping[str, Any],
+  defaults: Mapping[str, Any],
+  arguments: Mapping[str, Iterable[str]],
+  **names: str,
+) -> None:
+  """Raises a `ValueError` if arguments of Python give a setting in two ways.
+
+  Args:
+    request: a request made from arguments.
+    defaults: those of requests; entries that have them are not given.
+    arguments: name of an argument to the paths of the settings that it gives.
+    **names: the arguments of entries that have another name.
+  """
+  defaults = {'seeds': [0], **defaults}
+  entries = {
+    name: names.get(name, name)
+    for name, value in request.items()
+    if value != defaults.get(name)
+  }
+  check_said_once(
+    entries,
+    [(path, name) for name, paths in arguments.items() for path in paths],
+  )
+
+
+def _cut(words: str) -> str:
+  return words if len(words) <= _LONGEST else f'{words[:_LONGEST]}...'
 
 
 def prepare(
-  request: Mapping[str, Any], defaults: Mapping[str, Any]
+  request: Mapping[str, Any],
+  defaults: Mapping[str, Any],
+  *,
+  steps: int | None = None,
 ) -> dict[str, Any]:
   """Checks a request, completes it with defaults, and imports its modules.
 
   Args:
     request: some entries of `defaults`, perhaps from a file; also `seeds`.
     defaults: all entries, `resolve.EVALUATION` or `resolve.META_TRAINING`.
+    steps: replaces the number of steps, wherever the request has it; None for
+      no change.
 
   Returns:
     All entries, of the right types. The modules in `use` are imported.
@@ -66,7 +141,21 @@ def prepare(
   fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
   factories.import_modules(completed['use'])
+  completed['settings'] = completed['settings'] or {}
+  if steps is not None:
+    completed['steps'] = fields.check(_ENTRIES['steps'], 'steps', steps)
+    completed['set'] = [
+      text for text in completed['set'] if path_of(text) != 'steps'
+    ]
+    settings = dict(completed['settings'])
+    settings.pop('steps', None)
+    completed['settings'] = settings
   return completed
+
+
+def path_of(assignment: str) -> str:
+  """Returns the setting that a text `path=value` changes."""
+  return assignment.partition('=')[0].strip()
 
 
 def seeds(request: Mapping[str, Any]) -> tuple[int, ...]:

@@ -166,6 +166,7 @@ def evaluation(
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
   layers.check()
   checks.check_seeds(layers.settings.seeds)
+  checks.check_env_seeds('env', layers.settings.env, layers.settings.seeds)
   checks.check_rule_name(layers.settings.agent, rule.kind)
   networks.check_arguments(layers.settings.agent.net_settings, 'agent')
   sizes = batching_lib.from_settings(layers.settings.batching, 'batching')
@@ -278,7 +279,7 @@ def meta_training(
   for name in networks_by_env:
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
-    raise ValueError(f'devices must be at least 1, got {request["devices"]}')
+    raise ValueError('devices must be at least 1, got 0')
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
       'environments for evaluations (--eval-env; in Python: eval_envs=...) '
@@ -289,6 +290,12 @@ def meta_training(
       layers.settings.eval.batching, 'eval.batching'
     )
     batching_lib.check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
+    seeds = range(layers.settings.eval.num_seeds)
+    for name in eval_envs:
+      own = layers.settings.eval.env[name]
+      checks.check_env_seeds(f'eval.env.{name}', own, seeds)
+      if registry.is_on_host(name):
+        checks.check_streams(name, sizes, len(seeds), 'eval.batching')
   return layers
 
 

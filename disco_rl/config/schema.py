@@ -166,7 +166,12 @@ SCHEMA: Mapping[str, Field] = {
   # Evaluations during meta-training.
   'eval.every': _COUNT_OR_0,
   'eval.baseline': Field(str, choices=registry.known_names, optional=True),
-  'eval.env': _GROUP_OR_NONE,
+  'eval.env': Field(
+    dict,
+    accepts=lambda group: False,
+    words='given by --eval-env (in Python: eval_envs)',
+    optional=True,
+  ),
 }
 
 # Groups of settings that may belong to a custom network or rule, which may use

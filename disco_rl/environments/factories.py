@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from disco_rl import utils
 from disco_rl.environments import foreign
 
 # Modules that `import_modules` imported, for worker processes to import, too.
@@ -63,6 +64,20 @@ def make(
       f'{name} must make a {kind}, got {type(made).__name__}'
     )
   return made
+
+
+def nearest(module: str, function: str) -> str:
+  """Suggests a function of a module for one that it does not have.
+
+  Args:
+    module: name of a module that was imported.
+    function: name of the function that is missing.
+
+  Returns:
+    The end of a message, see `utils.did_you_mean`.
+  """
+  members = vars(sys.modules[module]) if module in sys.modules else {}
+  return utils.did_you_mean(function, [k for k in members if k[:1] != '_'])
 
 
 def import_modules(names: Iterable[str]) -> None:

@@ -9,7 +9,9 @@ it comes from. The original error is its cause.
 """
 
 import pathlib
+import signal
 import sysconfig
+import threading
 import traceback
 from typing import Any
 
@@ -42,7 +44,8 @@ class InvalidEnvironmentError(ForeignCodeError, ValueError):
 class boundary:  # noqa: N801, since it is used like a function.
   """Converts every error within a block to a `ForeignCodeError`.
 
-  `SystemExit` is converted, too; `KeyboardInterrupt` is not.
+  That includes a `SystemExit` or `KeyboardInterrupt` of the code itself, but
+  not one that a signal raised, such as Ctrl-C.
   """
 
   def __init__(
@@ -67,10 +70,10 @@ class boundary:  # noqa: N801, since it is used like a function.
     self, kind: Any, error: BaseException | None, trace: Any
   ) -> None:
     """Converts the error, if there is one."""
-    is_converted = isinstance(error, Exception | SystemExit)
-    if not is_converted or isinstance(error, ForeignCodeError):
+    if error is None or isinstance(error, ForeignCodeError | GeneratorExit):
       return
-    assert error is not None
+    if not isinstance(error, Exception) and _is_from_signal(error):
+      return
     if isinstance(error, self._passes) and _is_raised_here(error):
       return
     raise ForeignCodeError(f'{self._doing}: {describe(error)}') from error
@@ -80,6 +83,8 @@ def describe(error: BaseException) -> str:
   """Returns type, message, file and line of an error, in one line."""
   try:
     message = ' '.join(str(error).split())
+    # Nothing that a terminal would obey.
+    message = ''.join(c if c.isprintable() else '?' for c in message)
   except Exception:  # The error's `__str__` may fail.
     message = ''
   if len(message) > _LONGEST_MESSAGE:
@@ -102,6 +107,25 @@ def _place(error: BaseException) -> tuple[str, int] | None:
     at for at in frames if not (_is_in(at[0], _PACKAGE) or _is_tool(at[0]))
   ]
   return foreign[-1] if foreign else None
+
+
+def _is_from_signal(error: BaseException) -> bool:
+  """Returns whether the handler of a signal raised an error.
+
+  Python's own handler of Ctrl-C leaves no trace, so that a `KeyboardInterrupt`
+  is taken for one of it wherever that handler is installed. It is not in a
+  command, nor in a run that is saved (`runs/interrupts.py`).
+  """
+  if threading.current_thread() is not threading.main_thread():
+    return False
+  handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+  if isinstance(error, KeyboardInterrupt):
+    if signal.default_int_handler in handlers:
+      return True
+  codes = {getattr(handler, '__code__', None) for handler in handlers} - {None}
+  return any(
+    frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__)
+  )
 
 
 def _is_raised_here(error: BaseException) -> bool:

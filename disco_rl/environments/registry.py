@@ -257,7 +257,9 @@ def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
   def make(batch_size: int, seed: int) -> base.Environment:
     own = dict(settings)
     if 'random_seed' in config:
-      own['random_seed'] = own.get('random_seed', config.random_seed) + seed
+      first = own.get('random_seed', config.random_seed)
+      fields.check(fields.Field(int), f'random_seed of {name}', first)
+      own['random_seed'] = first + seed
     return get_environment(name, batch_size, **own)
 
   make.__name__ = re.sub(r'\W', '_', name)  # Results are named after it.

@@ -23,6 +23,7 @@ _NARROWER: dict[np.dtype, np.dtype] = {
   )
 }
 _LARGEST_OBSERVATION = 2**30  # Bytes per stream.
+_MOST_ACTIONS = 2**20
 _STEP_TYPES = tuple(int(step_type) for step_type in dm_env.StepType)
 
 
@@ -132,7 +133,7 @@ def make_layout(
 
 
 def check_action_spec(environment: str, spec: Any) -> None:
-  """Checks that there are two or more discrete actions.
+  """Checks that actions are discrete, at least two and not too many.
 
   Args:
     environment: name of the environment, for messages.
@@ -145,6 +146,11 @@ def check_action_spec(environment: str, spec: Any) -> None:
     num_actions = utils.get_num_actions_from_spec(spec)
   except ValueError as error:
     raise foreign.InvalidEnvironmentError(f'{environment}: {error}') from None
+  if num_actions > _MOST_ACTIONS:
+    raise foreign.InvalidEnvironmentError(
+      f'{environment} has {num_actions} actions to choose from; at most '
+      f'{_MOST_ACTIONS} are supported'
+    )
   if num_actions < 2:
     raise foreign.InvalidEnvironmentError(
       f'{environment} has {num_actions} action to choose from; at least 2 are '

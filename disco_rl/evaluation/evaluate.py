@@ -20,8 +20,11 @@ import jax
 from ml_collections import config_dict
 
 from disco_rl import fields
+from disco_rl import parallel
 from disco_rl import types
+from disco_rl.config import arguments
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.config import schema
 from disco_rl.environments import registry
@@ -122,9 +125,13 @@ def evaluate(
   Returns:
     The final state, and the table of metrics.
   """
+  arguments.check_agent_settings(agent_settings)
+  parallel.check_devices(devices)
+  if out is not None:
+    fields.check_path('out', out)
   if rule is None and agent_settings is None:
     rule = rule_lib.DEFAULT
-  if isinstance(rule, str | os.PathLike):
+  if not isinstance(rule, rule_lib.Rule | Mapping | list | tuple | None):
     rule = rule_lib.load_rule(rule)
   elif not isinstance(rule, rule_lib.Rule):
     kind = agent_settings.update_rule_name if agent_settings else 'disco'
@@ -136,6 +143,11 @@ def evaluate(
   elif num_seeds != 1:
     raise ValueError('give seeds or num_seeds, not both')
   changes: dict[str, Any] = {}
+  # Arguments to the settings that they give.
+  given: dict[str, Any] = dict(
+    chunk_size=[] if chunk_size is None else ['chunk_size'],
+    settings=settings or {},
+  )
   if batching is not None:
     if not isinstance(batching, batching_lib.Batching):
       raise ValueError(
@@ -143,11 +155,16 @@ def evaluate(
         f'{fields.shorten(batching)}'
       )
     sizes = dataclasses.asdict(batching)
+    defaults = dataclasses.asdict(batching_lib.Batching())
+    given['batching'] = [
+      f'batching.{name}' for name in sizes if sizes[name] != defaults[name]
+    ]
     changes |= {f'batching.{name}': value for name, value in sizes.items()}
   if chunk_size is not None:
     changes['chunk_size'] = chunk_size
   for name, group in dict(env_settings=env_settings, settings=settings).items():
     schema.check_mapping(name, group)
+  given['env_settings'] = [f'env.{name}' for name in env_settings or {}]
   changes |= {f'env.{k}': v for k, v in (env_settings or {}).items()}
   changes |= settings or {}
   env_fn = None
@@ -163,6 +180,9 @@ def evaluate(
     net=net,
     core=core,
     preset=preset,
+  )
+  requests.check_arguments(
+    request, resolve.EVALUATION, given, steps='num_iterations'
   )
   objects = plan_lib.Objects(
     env_fn=env_fn, agent_settings=agent_settings, devices=devices

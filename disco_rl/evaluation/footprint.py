@@ -14,13 +14,14 @@ from disco_rl.learning import actors
 _SIZES = {
   'replay': 'batching.replay_capacity, batching.rollout_length, the number of '
   'seeds, or the size of observations',
-  'agents': 'the sizes of the network, or the number of seeds',
+  'agents': 'the sizes of the network, the number of actions, or the number of '
+  'seeds',
   'environments': 'batching.num_envs, the number of seeds, or the size of '
   'observations',
   'observations of one rollout': 'batching.num_envs, batching.rollout_length, '
   'the number of seeds, or the size of observations',
   'a step': 'batching.batch_size, batching.rollout_length, batching.num_envs, '
-  'or the sizes of the network',
+  'the sizes of the network, or the number of actions',
 }
 
 

@@ -217,8 +217,8 @@ def plan_of_folder(
   Returns:
     The plan.
   """
-  request = plan_lib.request_of_folder(folder, steps, objects is not None)
-  request = requests.prepare(request, resolve.EVALUATION)
+  request = plan_lib.request_of_folder(folder, objects is not None)
+  request = requests.prepare(request, resolve.EVALUATION, steps=steps)
   return Plan(request, _rule_of_folder(folder), objects)
 
 

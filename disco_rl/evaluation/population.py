@@ -131,11 +131,7 @@ class Population:
     """
     keys = self._keys()
     stacked, actor_states = self._lanes.reset(keys)
-    spec = jax.eval_shape(self._init, keys, stacked)
-    parts = footprint.check_state(spec)
-    if eta is not None:
-      traced = self._lanes.trace(eta, spec, num_iterations)
-      footprint.check_step(parts, *traced)
+    self._check_memory(keys, stacked, eta, num_iterations)
     # Programs run on the devices of their arguments.
     state = self._init(self.placement.put(keys, parallel.REPLICATED), stacked)
     if actor_states is not None:
@@ -143,13 +139,18 @@ class Population:
     self._check_first_timesteps(state.actor.timestep)
     return state
 
-  def check_memory(self) -> None:
-    """Raises a `ValueError` if the agents do not fit into memory.
+  def check_memory(self, eta: types.MetaParams, num_iterations: int) -> None:
+    """Raises a `ValueError` if there is not enough memory for `run`.
 
-    Does nothing for environments on the host, which `init` checks.
+    Environments on the host are made and reset.
+
+    Args:
+      eta: the rule's parameters η, arrays or specs.
+      num_iterations: that of the first `run`, which uses the trace made here.
     """
-    if isinstance(self._lanes, lanes.DeviceLanes):
-      footprint.check_state(jax.eval_shape(self._init, self._keys(), None))
+    keys = self._keys()
+    stacked, _ = self._lanes.reset(keys)
+    self._check_memory(keys, stacked, eta, num_iterations)
 
   def run(
     self,
@@ -200,6 +201,20 @@ class Population:
   def close(self) -> None:
     """Closes environments on the host."""
     self._lanes.close()
+
+  def _check_memory(
+    self,
+    keys: chex.PRNGKey,
+    actor_states: Any,
+    eta: types.MetaParams | None,
+    num_iterations: int,
+  ) -> None:
+    """Checks the state, and unless η is None the program of `run`."""
+    spec = jax.eval_shape(self._init, keys, actor_states)
+    parts = footprint.check_state(spec)
+    if eta is not None:
+      traced = self._lanes.trace(eta, spec, num_iterations)
+      footprint.check_step(parts, *traced)
 
   def _keys(self) -> chex.PRNGKey:
     return jax.vmap(jax.random.PRNGKey)(np.asarray(self.seeds, np.uint32))

@@ -15,6 +15,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import agent as agent_lib
+from disco_rl import fields
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import registry
@@ -109,6 +110,7 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
     RunFolderError: if it is the folder of another command, or has no parameters
       yet.
   """
+  fields.check_path('the folder of a run', path)
   folder = run_folder.RunFolder.view(path)
   command = folder.config.get('command')
   if command != plan_lib.Plan.command:

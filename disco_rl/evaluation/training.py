@@ -185,6 +185,13 @@ def describe_rows(
   return 'filling the replay' if is_filling else '', values
 
 
+def params_spec(rule: base.UpdateRule) -> types.MetaParams:
+  """Returns the specs of a rule's parameters η."""
+  kind = type(rule).__name__
+  with foreign.boundary(f'{kind} failed in init_params', ValueError):
+    return jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
+
+
 def check_rule_params(
   rule: base.UpdateRule,
   eta: types.MetaParams | None,
@@ -204,8 +211,7 @@ def check_rule_params(
     ValueError: if η is missing, or not like the rule's parameters.
   """
   kind = type(rule).__name__
-  with foreign.boundary(f'{kind} failed in init_params', ValueError):
-    wanted = jax.eval_shape(lambda: rule.init_params(jax.random.PRNGKey(0))[0])
+  wanted = params_spec(rule)
   if eta is None and jax.tree.leaves(wanted):
     raise ValueError(
       f'{kind} needs parameters η, but none were given: load trained ones from '

@@ -19,10 +19,12 @@ import chex
 import jax
 import optax
 
+from disco_rl import fields
 from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import agents
+from disco_rl.config import arguments
 from disco_rl.config import schema
 from disco_rl.learning import learner_step
 from disco_rl.rule_zoo import file_format
@@ -96,6 +98,8 @@ def make_learner(
   """
   if isinstance(learning_rate, int | float | str):
     learning_rate = schema.check('learning_rate', learning_rate)
+  arguments.check_optimizer('optimizer', optimizer)
+  arguments.check_critic(critic)
   update_rule, default_hyper_params, max_abs_update = _resolve(rule)
   if hyper_params is None:
     if default_hyper_params is None:
@@ -123,6 +127,11 @@ def make_learner(
     ),
     axis_name=axis_name,
   )
+  if not callable(getattr(network, 'unroll', network)):
+    raise ValueError(
+      'network must be an unroll function or a disco_rl.types.PolicyNetwork, '
+      f'got {fields.shorten(network)}'
+    )
   eta_spec = jax.eval_shape(
     lambda: update_rule.init_params(jax.random.PRNGKey(0))[0]
   )
@@ -157,7 +166,7 @@ def _resolve(
   """Returns the update rule, its hyper-parameters and `max_abs_update`."""
   if isinstance(rule, base.UpdateRule):
     return rule, None, 1.0
-  if isinstance(rule, str):
+  if not isinstance(rule, rule_lib.Rule):
     rule = rule_lib.load_rule(rule)
   config = agents.for_rule(rule)
   update_rule = registry.get_update_rule(rule.kind, **config.update_rule)

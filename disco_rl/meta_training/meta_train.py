@@ -17,8 +17,12 @@ import jax
 from ml_collections import config_dict
 import optax
 
+from disco_rl import fields
+from disco_rl import parallel
 from disco_rl import types
+from disco_rl.config import arguments
 from disco_rl.config import meta_training as config_lib
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.config import schema
 from disco_rl.environments import registry
@@ -65,7 +69,10 @@ class MetaTrained(rule_lib.Rule):
 def meta_train(
   envs: str | registry.EnvironmentFn | Sequence[str | registry.EnvironmentFn],
   *,
-  init: str | rule_lib.Rule | types.MetaParams = resolve.RANDOM,
+  init: str
+  | os.PathLike[str]
+  | rule_lib.Rule
+  | types.MetaParams = resolve.RANDOM,
   num_updates: int = resolve.META_TRAINING['steps'],
   num_agents: int = resolve.META_TRAINING['num_agents'],
   config: config_lib.Config | None = None,
@@ -127,6 +134,17 @@ def meta_train(
   Returns:
     The trained rule, with the settings of its agents and the table of metrics.
   """
+  arguments.check_agent_settings(agent_settings)
+  arguments.check_kind(
+    'config', config, config_lib.Config, 'a config.meta_training.Config'
+  )
+  arguments.check_critic(critic)
+  arguments.check_function('regularizer', regularizer)
+  arguments.check_optimizer('agent_optimizer', agent_optimizer)
+  arguments.check_optimizer('meta_optimizer', meta_optimizer)
+  parallel.check_devices(devices)
+  if out is not None:
+    fields.check_path('out', out)
   schema.check_as('num_updates', 'steps', num_updates)
   schema.check_as('eval_every', 'eval.every', eval_every)
   for name, group in dict(env_settings=env_settings, settings=settings).items():
@@ -138,13 +156,19 @@ def meta_train(
   if unknown:
     raise ValueError(f'env_settings of {unknown}, not among {names}')
   for env, own in (env_settings or {}).items():
+    schema.check_mapping(f'env_settings of {env}', own)
     changes |= {f'env.{env}.{name}': value for name, value in own.items()}
+  given: dict[str, Any] = dict(  # Arguments to the settings that they give.
+    env_settings=list(changes), settings=settings or {}
+  )
   if rule is not None and meta_optimizer is not None:
     # The learning rate for fine-tuning is one of Adam, which is replaced.
     changes['meta.learning_rate'] = config_lib.Config.learning_rate
   weights = None
   if config is not None:
     own, weights = _settings_of(config)
+    defaults, _ = _settings_of(config_lib.Config())
+    given['config'] = [k for k, v in own.items() if v != defaults.get(k)]
     changes |= own
   changes |= settings or {}
   request = dict(
@@ -161,6 +185,9 @@ def meta_train(
     if devices is None
     else len(devices),
     settings=changes,
+  )
+  requests.check_arguments(
+    request, resolve.META_TRAINING, given, steps='num_updates'
   )
   objects = plan_lib.Objects(
     env_fns=env_fns,
@@ -222,14 +249,15 @@ def _settings_of(
 
 
 def _initial_rule(
-  init: str | rule_lib.Rule | types.MetaParams,
+  init: str | os.PathLike[str] | rule_lib.Rule | types.MetaParams,
   agent_settings: config_dict.ConfigDict | None,
 ) -> rule_lib.Rule | None:
   """Returns the initial rule; None for random η."""
   if isinstance(init, rule_lib.Rule):
     return init
-  if isinstance(init, str):
-    return None if init == resolve.RANDOM else rule_lib.load_rule(init)
+  if not isinstance(init, Mapping | list | tuple):
+    is_random = isinstance(init, str) and init == resolve.RANDOM
+    return None if is_random else rule_lib.load_rule(init)
   kind = agent_settings.update_rule_name if agent_settings else 'disco'
   return rule_lib.Rule('given', kind, init)
 

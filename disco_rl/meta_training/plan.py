@@ -221,6 +221,12 @@ class Plan(plan_lib.Plan):
     del trainable
     file_format.check_savable(state.eta, 'the parameters of the rule')
     self._build_evaluation()
+    if self._evaluation is not None:
+      try:
+        self._evaluation.check_memory()
+      except BaseException:
+        self._evaluation.close()
+        raise
 
   def _build_evaluation(self) -> None:
     """Builds the agents of evaluations on the way, if there are any."""
@@ -271,8 +277,8 @@ def plan_of_folder(
   Returns:
     The plan.
   """
-  request = plan_lib.request_of_folder(folder, steps, objects is not None)
-  request = requests.prepare(request, resolve.META_TRAINING)
+  request = plan_lib.request_of_folder(folder, objects is not None)
+  request = requests.prepare(request, resolve.META_TRAINING, steps=steps)
   rule = None
   if request['init'] != resolve.RANDOM:
     # Saved at the start of the run, and replaced by the rule in training since.

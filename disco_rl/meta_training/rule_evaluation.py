@@ -7,7 +7,8 @@ For every environment of its evaluations, a run of meta-training writes
   baseline_ENV.csv      the same for a hand-designed rule, evaluated once
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
 import pathlib
 from typing import Any
 
@@ -15,6 +16,7 @@ import jax
 from ml_collections import config_dict
 import numpy as np
 
+from disco_rl import memory
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import networks
@@ -72,6 +74,7 @@ class RuleEvaluation:
     self._settings = settings
     self._env_fns = env_fns or {}
     self._envs = dict(settings.eval.env or settings.env)
+    self._check_baseline()
     self._populations = {}
     for name in self._envs:
       agent_settings = resolve.meta_agent_settings(settings, name)
@@ -81,7 +84,18 @@ class RuleEvaluation:
           del agent_settings['value_fn']
         agent_settings.learning_rate = settings.eval.learning_rate
       self._populations[name] = self._population(name, agent_settings)
-      self._populations[name].check_memory()
+
+  def check_memory(self) -> None:
+    """Raises a `ValueError` if there is not enough memory for an evaluation."""
+    num_iterations = min(_CHUNK_SIZE, self._settings.eval.steps)
+    for env, population in self._populations.items():
+      eta = training.params_spec(population.agent.update_rule)
+      with _naming(env):
+        population.check_memory(eta, num_iterations)
+      if self._settings.eval.baseline is not None:
+        with contextlib.closing(self._baseline_population(env)) as baseline:
+          with _naming(env):
+            baseline.check_memory({}, num_iterations)
 
   def close(self) -> None:
     """Closes environments on the host."""
@@ -119,30 +133,45 @@ class RuleEvaluation:
     Raises:
       BaselineError: if the agents cannot be built.
     """
+    with contextlib.closing(self._baseline_population(env)) as population:
+      return self._train(population, None)
+
+  def _baseline_population(self, env: str) -> population_lib.Population:
     network = self._settings.net[env]
     rule = rule_lib.load_rule(self._settings.eval.baseline)
     agent_settings = resolve.agent_settings(rule)
     networks.choose(agent_settings, network.name, network.net_args.get('core'))
     try:
-      population = self._population(env, agent_settings)
+      return self._population(env, agent_settings)
     except ValueError as error:
       raise BaselineError(
         f'cannot train agents with the baseline {rule.name} in {env}: {error}'
       ) from error
-    try:
-      return self._train(population, None)
-    finally:
-      population.close()
+
+  def _check_baseline(self) -> None:
+    """Raises a `ValueError` for a baseline that would have to be trained."""
+    name = self._settings.eval.baseline
+    if name is None:
+      return
+    population = self._baseline_population(next(iter(self._envs)))
+    population.close()
+    if jax.tree.leaves(training.params_spec(population.agent.update_rule)):
+      raise BaselineError(
+        f'eval.baseline must be a rule without parameters, but {name} has some'
+      )
 
   def _population(
     self, env: str, agent_settings: config_dict.ConfigDict
   ) -> population_lib.Population:
-    return population_lib.Population(
-      self._env_fns.get(env) or registry.environment_fn(env, **self._envs[env]),
-      agent_settings,
-      batching_lib.from_settings(self._settings.eval.batching, 'eval.batching'),
-      seeds=range(self._settings.eval.num_seeds),
-    )
+    env_fn = self._env_fns.get(env)
+    sizes = self._settings.eval.batching
+    with _naming(env):
+      return population_lib.Population(
+        env_fn or registry.environment_fn(env, **self._envs[env]),
+        agent_settings,
+        batching_lib.from_settings(sizes, 'eval.batching'),
+        seeds=range(self._settings.eval.num_seeds),
+      )
 
   def _train(
     self, population: population_lib.Population, eta: types.MetaParams | None
@@ -162,6 +191,18 @@ class RuleEvaluation:
       return None
     returns = metrics.average_returns(rows, metrics.LAST)
     return [dict(seed=k, final_return=value) for k, value in returns.items()]
+
+
+@contextlib.contextmanager
+def _naming(env: str) -> Iterator[None]:
+  """Says that it is evaluations which do not fit into memory."""
+  try:
+    yield
+  except memory.NotEnoughMemoryError as error:
+    raise memory.NotEnoughMemoryError(
+      f'an evaluation of the rule in {env}, whose settings begin with eval, '
+      f'does not fit: {error}'
+    ) from error
 
 
 class Hook(hooks.Periodic):

@@ -370,6 +370,13 @@ def get_network(
   """
   known = {name: _with_torso(name) for name in torsos.TORSOS} | NETWORKS
   network = utils.lookup(known, name, 'network')(*args, **kwargs)
+  for function in ('init', 'one_step', 'unroll'):
+    if not callable(getattr(network, function, None)):
+      raise ValueError(
+        f'the network {name} made an object of the type '
+        f'{type(network).__name__}, which has no function {function}: a '
+        'disco_rl.types.PolicyNetwork is needed'
+      )
   if precision == 'float32':
     return network
   return precision_lib.with_policy(network, precision_lib.get_policy(precision))

@@ -162,6 +162,12 @@ def save_rule(
       meta-network) and `hyper_params` are saved. None for the published ones.
     metadata: further entries to save, of JSON types.
   """
+  fields.check_path('path', path)
+  for name, group in dict(settings=settings, metadata=metadata).items():
+    if group is not None and not hasattr(group, 'items'):
+      raise ValueError(
+        f'{name} must be entries by name, got {fields.shorten(group)}'
+      )
   eta = rule
   if isinstance(rule, Rule):
     if settings is not None:

@@ -96,8 +96,9 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
   extra = sorted(set(arrays) - {name for name, _ in wanted})
   if missing or extra:
     raise CheckpointError(
-      f'{path} has another structure: missing {missing[:3]}, not expected '
-      f'{extra[:3]}. Was it made with other settings?'
+      f'{path} has another structure: missing '
+      f'{fields.shorten(missing[:3], 200)}, not expected '
+      f'{fields.shorten(extra[:3], 200)}. Was it made with other settings?'
     )
   leaves = [_restore(arrays[name], leaf, name, path) for name, leaf in wanted]
   return jax.tree.unflatten(jax.tree.structure(like), leaves)

@@ -143,7 +143,8 @@ def run(
     total: steps in all, including those already done.
     sinks: called with the rows of each chunk, in this order.
     hooks: called after the sinks, in this order.
-    should_stop: whether to stop; called before the first and after every chunk.
+    should_stop: whether to stop; called before the first and after every chunk,
+      and after its hooks.
 
   Returns:
     The outcome. Hooks were called with its state last.
@@ -178,6 +179,12 @@ def run(
           # After a divergence, that is reported; the last checkpoint stays.
           if error is None:
             raise
+      if not is_last and should_stop():
+        # While a hook worked: what it left undone, such as an evaluation of
+        # this state, can be done again only from this state.
+        is_last = True
+        for hook in hooks:
+          hook.advanced(done, state, is_last)
   if error is not None:
     return Outcome(state, done, Reason.DIVERGED, error)
   reason = Reason.FINISHED if done >= total else Reason.INTERRUPTED

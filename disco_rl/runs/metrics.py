@@ -74,17 +74,23 @@ def summarize(
 
 
 def append_csv(
-  path: str | os.PathLike[str], rows: Sequence[Mapping[str, float]]
-) -> None:
+  path: str | os.PathLike[str],
+  rows: Sequence[Mapping[str, float]],
+  columns: Sequence[str] | None = None,
+) -> list[str]:
   """Appends rows to a CSV file, all or none; a new file gets a header.
 
   Args:
     path: path of the file, made if it does not exist.
     rows: rows with the same columns as the file, in any order.
+    columns: the columns of the file, from the last call; None to read them.
+
+  Returns:
+    The columns of the file; empty if there are no rows.
   """
   if not rows:
-    return
-  columns = _columns(path) or list(rows[0])
+    return list(columns or ())
+  columns = list(columns or _columns(path) or rows[0])
   if set(columns) != set(rows[0]):
     raise files.StorageError(
       f'cannot write {os.fspath(path)}: it has other columns than the rows of '
@@ -92,6 +98,7 @@ def append_csv(
     )
   ordered = [{name: row[name] for name in columns} for row in rows]
   files.append(path, lambda is_new: _to_text(ordered, header=is_new).encode())
+  return columns
 
 
 def to_csv(rows: Sequence[Mapping[str, float]]) -> str:
@@ -122,9 +129,11 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
       raise ValueError('its first line does not name the columns')
     if len(set(columns)) < len(columns):
       raise ValueError('its first line names a column twice')
-    return [
+    rows = [
       _parse_row(columns, row, number) for number, row in enumerate(table, 2)
     ]
+    _check_unique(rows)
+    return rows
   except (csv.Error, ValueError) as error:
     raise reading.UnreadableFileError(
       f'{path} is not a table of metrics: {error}'
@@ -259,6 +268,18 @@ def _parse_row(columns: list[str], row: list[str], number: int) -> Row:
         'valid number'
       ) from None
   return parsed
+
+
+def _check_unique(rows: Sequence[Row]) -> None:
+  """Raises a `ValueError` for two rows of the same iteration and seed."""
+  known = set()
+  for number, row in enumerate(rows, 2):
+    key = row['iteration'], row['seed']
+    if key in known:
+      raise ValueError(
+        f'line {number} repeats iteration {key[0]} of seed {key[1]}'
+      )
+    known.add(key)
 
 
 def _parse(name: str, text: str) -> float:

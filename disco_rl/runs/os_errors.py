@@ -36,6 +36,9 @@ def describe(error: OSError) -> str:
     The name of the file, if the error has one, and the system's message, e.g.
     `runs/x: permission denied`.
   """
+  reason = getattr(error, 'reason', None)  # Of an error of urllib.
+  if isinstance(reason, OSError):
+    return describe(reason)
   words = _message(error)
   if error.strerror is None or error.filename is None:
     return words

@@ -1,7 +1,7 @@
 """Starts and resumes runs of evaluation and of meta-training."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import os
 from typing import Any, ClassVar
@@ -255,6 +255,7 @@ class Plan(abc.ABC):
           total=_recorded_steps(folder),
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
+          seeds=self._seeds(),
         ),
       )
       if done > self.settings.steps:
@@ -274,6 +275,11 @@ class Plan(abc.ABC):
     except BaseException:
       trainable.close()
       raise
+
+  def _seeds(self) -> Sequence[int] | None:
+    """Returns the seeds of rows of metrics; None if there are none."""
+    seed = self.settings.get('seed')
+    return self.settings.get('seeds', None if seed is None else (seed,))
 
   def _leaves_out_replay(self) -> bool:
     """Returns whether the run has a replay that its checkpoints leave out."""
@@ -316,13 +322,12 @@ def _recorded_steps(folder: run_folder.RunFolder) -> int:
 
 
 def request_of_folder(
-  folder: run_folder.RunFolder, steps: int | None, is_complete: bool
+  folder: run_folder.RunFolder, is_complete: bool
 ) -> dict[str, Any]:
   """Returns the request that a run was made from.
 
   Args:
     folder: folder of the run.
-    steps: new number of steps in all; None for that of the request.
     is_complete: whether the caller has the Python objects that the run needs.
 
   Returns:
@@ -336,7 +341,4 @@ def request_of_folder(
       'its folder alone is not enough: to resume it, repeat the call that made '
       'it, with resume=True'
     )
-  request = dict(config['request'])
-  if steps is not None:
-    request['steps'] = steps
-  return request
+  return dict(config['request'])

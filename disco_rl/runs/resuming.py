@@ -30,12 +30,14 @@ class Periods:
     total: steps in all, according to its `config.json`.
     chunk_size: largest number of steps between two rows.
     checkpoint_every: steps between two checkpoints, made at its multiples.
+    seeds: the seeds of its rows; None for any.
   """
 
   unit: str
   total: int
   chunk_size: int
   checkpoint_every: int
+  seeds: Sequence[int] | None = None
 
 
 def check(
@@ -58,6 +60,12 @@ def check(
   Raises:
     RunFolderError: if they do not, or if the state is missing.
   """
+  others = {int(row['seed']) for row in rows} - {*(periods.seeds or ())}
+  if others and periods.seeds is not None:
+    raise run_folder.RunFolderError(
+      f'{folder.metrics_path} has rows of the seed {min(others)}, which is not '
+      'in this run: the file was changed, or is of another run'
+    )
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, periods.checkpoint_every)
   if done is None:

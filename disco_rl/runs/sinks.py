@@ -39,15 +39,16 @@ class Guard:
 
 
 class Csv:
-  """Appends rows to a CSV file."""
+  """Appends rows to a CSV file, whose columns are read once."""
 
   def __init__(self, path: str | os.PathLike[str]):
     """Sets the path of the file."""
     self._path = path
+    self._columns: list[str] = []
 
   def write(self, rows: list[metrics.Row]) -> None:
     """Appends rows."""
-    metrics.append_csv(self._path, rows)
+    self._columns = metrics.append_csv(self._path, rows, self._columns)
 
   def close(self) -> None:
     """Does nothing: all rows are written already."""

@@ -73,4 +73,12 @@ def get_update_rule(name: str, **kwargs: Any) -> base.UpdateRule:
   Returns:
     The rule.
   """
-  return utils.lookup(UPDATE_RULES, name, 'update rule')(**kwargs)
+  rule = utils.lookup(UPDATE_RULES, name, 'update rule')(**kwargs)
+  for method in sorted(base.UpdateRule.__abstractmethods__):
+    if not callable(getattr(rule, method, None)):
+      raise ValueError(
+        f'the rule {name} made an object of the type {type(rule).__name__}, '
+        f'which has no method {method}: a '
+        'disco_rl.update_rules.base.UpdateRule is needed'
+      )
+  return rule

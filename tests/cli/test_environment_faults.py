@@ -29,9 +29,9 @@ def _arguments(env, trouble, at, out, *more, steps=12):
     kwargs = [f'--set=env.trouble={trouble}', f'--set=env.at={at}']
   else:
     kwargs = [f'--set=env.kwargs={{"trouble": "{trouble}", "at": {at}}}']
-  command = ['eval', '--rule=actor_critic', '--quiet', *SIZES]
+  command = ['eval', '--rule=actor_critic', '--quiet']
   places = [f'--env={env}', f'--out={out}', f'--steps={steps}']
-  return [*command, *places, *kwargs, *more]
+  return [*command, *places, *kwargs, *runs.changed(SIZES, *more)]
 
 
 def _check_repaired_run_is_whole(
@@ -133,14 +133,25 @@ def test_a_module_that_cannot_be_imported(
 
 
 @pytest.mark.slow
-def test_an_error_in_a_step_leaves_the_checkpoint(paths, capsys):
-  _check_repaired_run_is_whole(
-    DM, 'step', 27, 'failed in step 27: RuntimeError: as', paths, capsys
-  )
+@pytest.mark.parametrize(
+  ('trouble', 'message'),
+  [
+    ('step', 'RuntimeError: as'),
+    ('exit', 'SystemExit: 3'),
+    ('interrupt', 'KeyboardInterrupt'),
+  ],
+)
+def test_an_error_in_a_step_leaves_the_checkpoint(
+  trouble, message, paths, capsys
+):
+  message = f'failed in step 27: {message}'
+  _check_repaired_run_is_whole(DM, trouble, 27, message, paths, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+  'number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+)
 def test_a_signal_to_the_group_saves_the_state_of_the_workers(tmp_path, number):
   whole, stopped = tmp_path / 'whole', tmp_path / 'stopped'
   more = ['--set=env.num_workers=2', '--set=checkpoint_every=500']

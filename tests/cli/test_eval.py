@@ -1,12 +1,14 @@
 """`disco-rl eval`: what it writes, how it resumes, what it refuses."""
 
 import json
+import types
 
 import jax
 import numpy as np
 import pytest
 
 import disco_rl
+from disco_rl.cli import eval_command
 from disco_rl.cli import main
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
@@ -17,6 +19,7 @@ from disco_rl.rule_zoo import store
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import plain_settings
+from disco_rl.runs import run_folder
 from tests.support import runs
 from tests.support import small
 
@@ -398,8 +401,7 @@ def test_dry_run_shows_where_each_setting_came_from(tmp_path, capsys):
 
 def test_the_steps_of_a_run_are_those_of_its_settings(tmp_path, capsys):
   out = tmp_path / 'x'
-  more = ('--steps=8', '--set=steps=12', f'--out={out}')
-  assert runs.evaluate(*more) == 0
+  assert runs.evaluate('--set=steps=12', f'--out={out}') == 0
   resume = ['eval', '--resume', str(out), '--quiet']
   assert main.main(resume) == 0
   config = json.loads((out / 'config.json').read_text())
@@ -413,3 +415,15 @@ def test_the_steps_of_a_run_are_those_of_its_settings(tmp_path, capsys):
   (out / 'metrics.csv').unlink()
   assert main.main(resume) == 0
   assert 'no rows of metrics to report' in capsys.readouterr().out
+
+
+def test_seeds_without_a_point_in_common_are_reported(tmp_path, capsys):
+  """Rows of either were removed by hand."""
+  row = dict(episodes=1, average_return=0.5)
+  run = types.SimpleNamespace(
+    folder=run_folder.RunFolder.create(tmp_path / 'x', {}),
+    rows=[dict(row, iteration=4, seed=0), dict(row, iteration=8, seed=1)],
+  )
+  eval_command._report(run)
+  run.folder.close()
+  assert 'mean of the last 100 iterations: 0.500' in capsys.readouterr().out

@@ -15,8 +15,8 @@ from tests.support import runs
 @pytest.mark.slow
 def test_kill_and_resume_is_the_same_run(tmp_path):
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
-  long = ['--rule=actor_critic', '--steps=1200', *runs.TINY]
-  long += ['--set=checkpoint_every=40']
+  long = ['--rule=actor_critic', '--steps=1200']
+  long += runs.changed(runs.TINY, '--set=checkpoint_every=40')
   assert main.main(['eval', *long, '--quiet', f'--out={whole}']) == 0
   # Nothing reads its output.
   reader, writer = os.pipe()

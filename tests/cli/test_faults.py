@@ -21,7 +21,8 @@ from tests.support import runs
 
 pytestmark = pytest.mark.slow
 
-_EVAL = ['--rule=actor_critic', *runs.TINY, '--set=checkpoint_every=40']
+_EVAL = ['--rule=actor_critic']
+_EVAL += runs.changed(runs.TINY, '--set=checkpoint_every=40')
 # Name to command, its arguments and its number of steps.
 KINDS = {
   'device': ('eval', _EVAL, 2000),
@@ -38,13 +39,30 @@ KINDS = {
     80,
   ),
 }
+# Fresh agents are evaluated on the host, in worker processes.
+_EVAL_ENV = 'dm:tests.support.broken:BrokenDm'
+KINDS_OF_SIGNALS = {
+  'evaluations': (
+    'meta-train',
+    [
+      *KINDS['meta-train'][1],
+      *('--eval-every=2', f'--eval-env={_EVAL_ENV}', '--set=eval.num_seeds=1'),
+      f'--set=eval.env.{_EVAL_ENV}.num_workers=2',
+      *('--set=eval.steps=400', '--set=eval.batching.batch_size=4'),
+      '--set=eval.batching.rollout_length=7',
+      f'--set=net.{_EVAL_ENV}.net_args.dense=9,8',
+    ],
+    4,
+  ),
+}
 
 
 class Faulty:
   """A run in a folder, which is resumed after each fault."""
 
   def __init__(self, kind, out):
-    self.command, self._arguments, self._steps = KINDS[kind]
+    kinds = {**KINDS, **KINDS_OF_SIGNALS}
+    self.command, self._arguments, self._steps = kinds[kind]
     self.out = out
 
   def start(self, **options):
@@ -140,6 +158,32 @@ def test_a_signal_to_the_process_group_saves(number, whole, tmp_path):
   assert int(state['iteration']) == rows[-1]['iteration']
   assert run.finish()[0] == 0
   runs.check_same_files(run.out, whole('host'))
+
+
+def test_signals_while_a_rule_is_evaluated_with_workers(whole, tmp_path):
+  """In the evaluation of the baseline, and in those after meta-updates."""
+  wanted = whole('evaluations')
+  run = Faulty('evaluations', tmp_path / 'x')
+  for number, rows in ((signal.SIGINT, 0), (signal.SIGHUP, 2)):
+    process = run.start(start_new_session=True)
+    if rows:
+      runs.wait_for_rows(run.out, rows, process)
+    while not (run.out / 'config.json').exists() and process.poll() is None:
+      time.sleep(0.05)
+    time.sleep(1)
+    begin = time.monotonic()
+    os.killpg(process.pid, number)
+    out, error = process.communicate()
+    assert process.returncode == 130, error
+    assert time.monotonic() - begin < 60
+    assert 'Saved. Resume with: ' in out and 'Traceback' not in error, error
+    with pytest.raises(ProcessLookupError):  # No worker is left.
+      for _ in range(200):
+        os.killpg(process.pid, 0)
+        time.sleep(0.1)
+    assert len(metrics.read_csv(run.out / 'metrics.csv')) == rows
+  assert run.finish()[0] == 0
+  runs.check_same_files(run.out, wanted)
 
 
 def test_a_second_ctrl_c_harms_no_file(whole, tmp_path):

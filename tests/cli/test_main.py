@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from disco_rl.cli import errors
@@ -27,6 +28,14 @@ def test_help_does_not_wait_for_jax():
     'assert "jax" not in sys.modules'
   )
   subprocess.run([sys.executable, '-c', program], check=True)
+
+
+def test_help_of_a_command_starts_no_devices(monkeypatch):
+  monkeypatch.setattr(jax, 'devices', lambda: pytest.fail('devices'))
+  for command in ('eval', 'meta-train'):
+    for words in (['--help'], ['--steps=x'], ['--no-such']):
+      with pytest.raises(SystemExit):
+        main.main([command, *words])
 
 
 def test_a_traceback_is_shown_on_request(tmp_path, capsys):
@@ -65,12 +74,19 @@ def test_internal_errors_have_a_traceback():
     raise KeyError('x')
 
 
-def test_jax_that_cannot_start_is_one_sentence():
+@pytest.mark.parametrize(
+  ('variable', 'value', 'words', 'kind'),
+  [
+    ('JAX_PLATFORMS', 'nonsense', ['eval', '--dry-run'], 'RuntimeError'),
+    ('JAX_ENABLE_X64', 'nonsense', ['rules'], 'ValueError'),
+  ],
+)
+def test_jax_that_cannot_start_is_one_sentence(variable, value, words, kind):
   result = subprocess.run(
-    [sys.executable, '-m', 'disco_rl.cli.main', 'eval', '--dry-run'],
-    env={**os.environ, 'JAX_PLATFORMS': 'nonsense'},
+    [sys.executable, '-m', 'disco_rl.cli.main', *words],
+    env={**os.environ, variable: value},
     capture_output=True,
     text=True,
   )
   assert result.returncode == 2 and 'Traceback' not in result.stderr
-  assert 'JAX cannot start (RuntimeError: ' in result.stderr
+  assert f'JAX cannot start ({kind}: ' in result.stderr

@@ -50,7 +50,7 @@ def small_agents(monkeypatch):
 
 
 def _meta_train(*arguments):
-  return main.main(['meta-train', *TINY, *arguments])
+  return main.main(['meta-train', *runs.changed(TINY, *arguments)])
 
 
 MODULE = """
@@ -159,9 +159,10 @@ def _check_library_has_the_same_rows(rows, agent_settings):
 def test_kill_and_resume_is_the_same_run(tmp_path):
   """With agents that are reset, each with a replay."""
   whole, killed = tmp_path / 'whole', tmp_path / 'killed'
-  long = ['--steps=60', '--set=net.catch.net_args.dense=9,8', *TINY]
-  long += ['--set=meta.lifetimes=6,20', '--set=batching.batch_size=4']
-  long += ['--set=batching.num_envs=2', '--set=batching.replay_capacity=16']
+  long = ['--set=net.catch.net_args.dense=9,8', '--set=meta.lifetimes=6,20']
+  long += ['--set=batching.batch_size=4', '--set=batching.num_envs=2']
+  long += ['--set=batching.replay_capacity=16', '--steps=60']
+  long = runs.changed(TINY, *long)
   process = runs.start('meta-train', *long, f'--out={whole}')
   _, error = process.communicate()
   assert process.returncode == 0, error

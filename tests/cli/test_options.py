@@ -50,6 +50,37 @@ def test_options_that_collect_values_may_be_repeated():
     (['eval', '--seed=4294967296'], 'seed must be a whole number between 0 an'),
     (['eval', '--num-seeds=1000000'], 'num_seeds must be a whole number betw'),
     (['eval', '--set=env.rows=1000000'], 'env.rows must be a whole number be'),
+    (
+      ['eval', '--set=env.rows=5', '--set= env.rows = 6'],
+      '--set env.rows=5 and --set  env.rows = 6 both give env.rows: leave one',
+    ),
+    (['eval', '--steps=8', '--set=steps=8'], '--steps 8 and --set steps=8 bo'),
+    (['eval', '--seed=1', '--set=seeds=(1,)'], '--seed 1 and --set seeds=(1,)'),
+    (['eval', '--num-seeds=2', '--set=seeds=1,2'], '--num-seeds 2 and --set s'),
+    (['eval', '--devices=1', '--set=devices=2'], '--devices 1 and --set devi'),
+    (
+      ['eval', '--net=conv', '--set=agent.net_settings.name=mlp'],
+      '--net conv and --set agent.net_settings.name=mlp both give agent.net_se',
+    ),
+    (
+      ['eval', '--core=lstm', '--set=agent.net_settings.net_args.core=None'],
+      '--core lstm and --set agent.net_settings.net_args.core=None both give',
+    ),
+    (
+      ['eval', '--checkpoint-replay=never', '--set=checkpoint_replay=always'],
+      '--checkpoint-replay never and --set checkpoint_replay=always both give',
+    ),
+    (
+      ['meta-train', '--eval-every=5', '--set=eval.every=6'],
+      '--eval-every 5 and --set eval.every=6 both give eval.every',
+    ),
+    (['meta-train', '--num-agents=2', '--set=num_agents=3'], '--num-agents 2'),
+    (['meta-train', '--seed=2', '--set=seed=3'], '--seed 2 and --set seed=3'),
+    (
+      ['meta-train', '--net=mlp', '--set=net.catch.name=conv'],
+      '--net mlp and --set net.catch.name=conv both give net.catch.name',
+    ),
+    (['eval', '--set=x=' + '5' * 999, '--set=x=6'], '5... and --set x=6 both'),
     (['compare', 'a', '--out=x.foo'], 'its name must end in .eps, '),
     (['compare', 'a', '--out=x'], 'its name must end in .eps, '),
     (['compare', 'a', '--out=.'], 'its name must end in .eps, '),

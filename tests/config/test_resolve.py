@@ -7,6 +7,7 @@ from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as meta_lib
+from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.rule_zoo import rule as rule_lib
 from tests.support import small
@@ -158,3 +159,42 @@ def test_what_has_no_effect_in_meta_training_is_refused():
     resolve.meta_training(
       {**resolve.META_TRAINING, 'eval_env': ['catch_numpy']}, None
     )
+
+
+def test_no_devices_are_refused_as_they_were_given():
+  with pytest.raises(ValueError, match='devices must be at least 1, got 0'):
+    _meta_training(set=['devices=0'])
+
+
+def test_new_steps_replace_those_of_a_request_wherever_they_are():
+  request = dict(steps=3, set=[' steps = 4', 'env.rows=5'])
+  request['settings'] = {'steps': 5, 'chunk_size': 2}
+  changed = requests.prepare(request, resolve.EVALUATION, steps=6)
+  assert changed['steps'] == 6 and changed['set'] == ['env.rows=5']
+  assert changed['settings'] == {'chunk_size': 2}
+  assert request['settings'] == {'steps': 5, 'chunk_size': 2}
+  assert (
+    requests.prepare(dict(settings=None), resolve.EVALUATION)['settings'] == {}
+  )
+  with pytest.raises(ValueError, match='set must be a list of texts'):
+    requests.prepare(dict(set=[5]), resolve.EVALUATION, steps=6)
+
+
+def test_seeds_that_add_up_to_too_much_are_named():
+  seed = 2**31 - 3
+  message = r'{}\.random_seed 2147483645 is too large for the seed {}, which'
+  with pytest.raises(ValueError, match=message.format('env', 5)):
+    _evaluation(env='catch_numpy', seed=5, set=[f'env.random_seed={seed}'])
+  path = r'eval.env.catch_numpy'
+  more = dict(eval_every=1, eval_env=['catch_numpy'])
+  changes = [f'{path}.random_seed={seed}', 'eval.num_seeds=6']
+  with pytest.raises(ValueError, match=message.format(path, 5)):
+    _meta_training(**more, set=changes)
+
+
+def test_too_many_environments_of_evaluations_on_the_host_are_refused():
+  more = dict(eval_every=1, eval_env=['catch_numpy'])
+  changes = ['eval.num_seeds=4096', 'eval.batching.num_envs=8']
+  message = r'eval\.batching\.num_envs \(8\) for each of 4096 seeds makes 32768'
+  with pytest.raises(ValueError, match=message):
+    _meta_training(**more, set=changes)

@@ -67,6 +67,18 @@ from disco_rl.rule_zoo import rule as rule_lib
       'meta.max_grad_norm must be a number above 0, or none, got inf',
     ),
     (
+      'agent.learning_rate',
+      1e-46,
+      'agent.learning_rate must be a number above 1e-37 and of at most 1e+38, '
+      'got 1e-46',
+    ),
+    (
+      'eval.env',
+      {'catch': 5},
+      'eval.env must be given by --eval-env (in Python: eval_envs), or none, '
+      "got {'catch': 5}",
+    ),
+    (
       'seed',
       2**31,
       'seed must be a whole number between 0 and 2147483647, got 2147483648',

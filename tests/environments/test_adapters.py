@@ -6,8 +6,10 @@ import gymnasium
 import numpy as np
 import pytest
 
+from disco_rl import types
 from disco_rl.environments import factories
 from disco_rl.environments import registry
+from disco_rl.environments import timesteps
 from disco_rl.environments.adapters import gymnasium_env
 from tests.support import environments
 from tests.support import scripted
@@ -108,3 +110,20 @@ def test_ids_that_a_module_registers(tmp_path, monkeypatch):
   gymnasium.registry.pop('Mine-v0')
   with pytest.raises(ValueError, match='cannot import my_game'):
     registry.get_environment('gym:my_game:Mine-v0', 1)
+
+
+@pytest.mark.parametrize('family', ['gym', 'dm'])
+def test_a_function_that_a_module_does_not_have_is_said(family):
+  name = f'{family}:tests.support.scripted:ScriptedGim'
+  message = f'cannot make {name}: the module tests.support.scripted has no fun'
+  with pytest.raises(ValueError, match=message) as error:
+    registry.get_environment(name, 1)
+  assert 'did you mean ScriptedGym?' in str(error.value)
+  with pytest.raises(ValueError, match='cannot import no_such_module'):
+    registry.get_environment(f'{family}:no_such_module:f', 1)
+
+
+def test_more_actions_than_a_policy_can_have_are_refused():
+  spec = types.ActionSpec((), np.int32, 0, 10**9 - 1)
+  with pytest.raises(ValueError, match='mine has 1000000000 actions to choose'):
+    timesteps.check_action_spec('mine', spec)

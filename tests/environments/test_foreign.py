@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import signal
 import traceback
 
 import jax
@@ -16,6 +17,7 @@ from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.environments.wrappers import guarded_env
 from disco_rl.networks import nets
+from disco_rl.runs import interrupts
 from disco_rl.update_rules import registry as rules
 from tests.support import broken
 from tests.support import small
@@ -52,6 +54,7 @@ def module(tmp_path, monkeypatch):
     ('raise ValueError("a\\n  b")', 'ValueError: a b', 1),
     ('import numpy as np\nnp.zeros(-1)', 'ValueError: negative', 2),
     ('def f():\n  raise KeyError\nf()', 'KeyError', 2),
+    (r'raise OSError("\x1b[31mred\x07")', r'OSError: \?\[31mred\?', 1),
     (
       f'raise RuntimeError("{"long" * 500}")',
       r'RuntimeError: \w{300}\.\.\.',
@@ -95,6 +98,42 @@ def test_interrupts_are_not_converted():
   states, _ = env.reset(None)
   with pytest.raises(KeyboardInterrupt):
     env.step(states, np.zeros(1, np.int32))
+
+
+@pytest.mark.parametrize('trouble', ['interrupt', 'exit'])
+def test_what_ends_a_program_is_an_error_in_a_run(trouble):
+  """Nobody pressed Ctrl-C: the handlers of a run never raise."""
+  env = registry.environment_fn(
+    'gym:tests.support.broken:BrokenGym', kwargs=dict(trouble=trouble)
+  )(1, 0)
+  states, _ = env.reset(jax.random.PRNGKey(0))
+  kind = dict(interrupt='KeyboardInterrupt', exit='SystemExit')[trouble]
+  with interrupts.of_run(is_saved=True):
+    with pytest.raises(
+      foreign.ForeignCodeError, match=f'failed in step 1: {kind}.*broken.py'
+    ):
+      env.step(states, np.zeros(1, np.int32))
+
+
+def test_a_second_ctrl_c_is_not_an_error_of_an_environment(monkeypatch):
+  monkeypatch.setattr(interrupts, '_SECONDS_BETWEEN_TWO', -1.0)
+  with pytest.raises(KeyboardInterrupt), interrupts.of_run(is_saved=True):
+    with foreign.boundary('x'):
+      signal.raise_signal(signal.SIGINT)
+      signal.raise_signal(signal.SIGINT)
+      pytest.fail('the second Ctrl-C did not raise')
+
+
+def test_exits_of_a_signal_handler_are_not_errors_of_an_environment():
+  def leave(number, frame):
+    raise SystemExit(7)
+
+  before = signal.signal(signal.SIGUSR1, leave)
+  try:
+    with pytest.raises(SystemExit), foreign.boundary('x'):
+      signal.raise_signal(signal.SIGUSR1)
+  finally:
+    signal.signal(signal.SIGUSR1, before)
 
 
 def test_errors_of_this_library_pass_where_they_are_for_users():

@@ -1,13 +1,16 @@
 """Evaluations during meta-training, and the best rule."""
 
+import re
 from types import SimpleNamespace
 
 from ml_collections import config_dict
 import numpy as np
 import pytest
 
+from disco_rl import memory
 from disco_rl.config import agents
 from disco_rl.config import resolve
+from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import rule_evaluation
 from disco_rl.runs import hooks
 from disco_rl.runs import loop
@@ -225,3 +228,31 @@ def test_an_unknown_baseline_is_refused(own_rule):
   request |= dict(set=['eval.baseline=actor_critik'])
   with pytest.raises(ValueError, match=r'eval\.baseline must be one of actor'):
     resolve.meta_training(request, None, agent=own_rule['agent_settings'])
+
+
+def test_a_baseline_that_would_have_to_be_trained_is_refused(own_rule):
+  request = {**resolve.META_TRAINING, 'eval_every': 1}
+  request |= dict(set=['eval.baseline=entropy_cost'])
+  agent_settings = own_rule['agent_settings']
+  layers = resolve.meta_training(request, None, agent=agent_settings)
+  message = 'eval.baseline must be a rule without parameters, but entropy_cost'
+  with pytest.raises(ValueError, match=message):
+    rule_evaluation.RuleEvaluation(layers.settings)
+
+
+@pytest.mark.parametrize(
+  ('free', 'part'), [(10**6, 'observations of one'), (4 * 10**8, 'a step 3')]
+)
+def test_evaluations_that_do_not_fit_are_refused_first(
+  own_rule, free, part, monkeypatch
+):
+  """Their observations, or a step of their agents."""
+  sizes = ['eval.batching.batch_size=20000', 'eval.batching.num_envs=20000']
+  request = {**resolve.META_TRAINING, 'eval_every': 1, 'set': sizes}
+  objects = plan_lib.Objects(agent_settings=own_rule['agent_settings'])
+  plan = plan_lib.Plan(request, objects=objects)
+  monkeypatch.setattr(memory, 'available', lambda: free)
+  message = 'an evaluation of the rule in catch, whose settings begin with eval'
+  with pytest.raises(ValueError, match=message) as error:
+    plan.prepare(None, SimpleNamespace(eta={'a': np.ones(1)}))
+  assert re.search(rf'needs .* \({part}', str(error.value)), error.value

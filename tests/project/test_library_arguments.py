@@ -1,10 +1,15 @@
 """Arguments of the library are checked like options of the commands."""
 
+import pathlib
+
+import jax
+from ml_collections import config_dict
 import numpy as np
 import pytest
 
 import disco_rl
 from disco_rl.config import batching
+from disco_rl.config import meta_training
 from disco_rl.environments import registry
 
 
@@ -31,6 +36,47 @@ def _evaluate(env='catch', **arguments):
     (_evaluate, dict(core=['x']), 'core must be a text, or none'),
     (_evaluate, dict(preset=3), 'preset must be a text, or none'),
     (_evaluate, dict(env=5), 'an environment is given by its name'),
+    (
+      _evaluate,
+      dict(num_iterations=40, settings=dict(steps=50)),
+      'num_iterations and settings both give steps: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(env_settings=dict(rows=5), settings={'env.rows': 6}),
+      'settings and env_settings both give env.rows: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(
+        batching=batching.Batching(batch_size=8),
+        settings={'batching.batch_size': 16},
+      ),
+      'settings and batching both give batching.batch_size: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(chunk_size=3, settings=dict(chunk_size=4)),
+      'chunk_size and settings both give chunk_size: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(seeds=[3], settings=dict(seeds=[4])),
+      'seeds and settings both give seeds: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(num_updates=3, settings=dict(steps=4)),
+      'num_updates and settings both give steps: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(
+        config=meta_training.Config(num_inner_updates=3),
+        settings={'meta.num_inner_updates': 4},
+      ),
+      'settings and config both give meta.num_inner_updates: leave one out',
+    ),
     (batching.Batching, dict(batch_size='x'), 'batch_size must be a whole'),
     (
       batching.Batching,
@@ -69,3 +115,73 @@ def test_mistakes_are_refused_by_name(function, arguments, message):
   with pytest.raises(ValueError, match=message) as error:
     function(**arguments)
   assert len(str(error.value)) < 500 and 'Errno' not in str(error.value)
+
+
+def _meta_train(**arguments):
+  return disco_rl.meta_train('catch', **arguments)
+
+
+def _save(path='x.npz', rule=None, **arguments):
+  eta = {'a': {'b': np.zeros(1)}} if rule is None else rule
+  return disco_rl.save_rule(path, eta, **arguments)
+
+
+def _learner(**arguments):
+  return disco_rl.make_learner(
+    **{'rule': 'actor_critic', 'network': print, **arguments}
+  )
+
+
+@pytest.mark.parametrize(
+  ('function', 'arguments', 'message'),
+  [
+    (_evaluate, dict(devices=1), 'devices must be a list of devices of JAX'),
+    (_evaluate, dict(devices=['cpu']), 'devices must be a list of devices of'),
+    (_evaluate, dict(devices=jax.devices()[:1] * 2), 'devices must be differ'),
+    (_evaluate, dict(out=5), 'out must be a path, got 5'),
+    (_evaluate, dict(out=''), "out must be a path, got ''"),
+    (_evaluate, dict(out='a\0b'), 'out must be a path, got'),
+    (_evaluate, dict(out=b'x'), "out must be a path, got b'x'"),
+    (_evaluate, dict(agent_settings={'a': 1}), 'agent_settings must be a Con'),
+    (
+      _evaluate,
+      dict(agent_settings=config_dict.ConfigDict()),
+      'agent_settings must name a rule in update_rule_name',
+    ),
+    (_evaluate, dict(net=''), "net must be a text, or none, got ''"),
+    (disco_rl.evaluate, dict(env='catch', rule=5), 'a rule is the name of one'),
+    (_meta_train, dict(init=None), 'a rule is the name of one, .* got None'),
+    (_meta_train, dict(init=pathlib.Path('no.npz')), 'no rule file at no.npz'),
+    (_meta_train, dict(config=dict(a=1)), 'config must be a config.meta_trai'),
+    (_meta_train, dict(env_settings=dict(catch=5)), 'env_settings of catch mu'),
+    (_meta_train, dict(agent_settings=5), 'agent_settings must be a ConfigDi'),
+    (_meta_train, dict(critic=5), 'critic must be a disco_rl.types.ValueFnC'),
+    (_meta_train, dict(critic=dict(net='mlp')), 'critic .* has no net_args'),
+    (_meta_train, dict(regularizer=5), 'regularizer must be a function, got 5'),
+    (_meta_train, dict(agent_optimizer=5), 'agent_optimizer must be an optax'),
+    (_meta_train, dict(meta_optimizer='adam'), 'meta_optimizer must be an opt'),
+    (_meta_train, dict(devices=5), 'devices must be a list of devices of JAX'),
+    (_meta_train, dict(out=b'x'), "out must be a path, got b'x'"),
+    (_save, dict(path=5), 'path must be a path, got 5'),
+    (_save, dict(path='a\0.npz'), 'path must be a path, got'),
+    (_save, dict(metadata=[1]), r'metadata must be entries by name, got \[1\]'),
+    (_save, dict(settings=5), 'settings must be entries by name, got 5'),
+    (disco_rl.load_run, dict(path=None), 'the folder of a run must be a path'),
+    (disco_rl.load_run, dict(path=''), 'the folder of a run must be a path'),
+    (_learner, dict(rule=5), 'a rule is the name of one'),
+    (_learner, dict(rule=None), 'a rule is the name of one'),
+    (_learner, dict(network=None), 'network must be an unroll function or a'),
+    (_learner, dict(optimizer='adam'), 'optimizer must be an optax.Gradient'),
+    (_learner, dict(critic=5), 'critic must be a disco_rl.types.ValueFnConfig'),
+    (meta_training.Config, dict(batching=5), 'batching must be a config.batch'),
+    (meta_training.Config, dict(weights=5), 'weights must be settings by name'),
+    (meta_training.Config, dict(weights=dict(a=np.nan)), 'weights.a must be a'),
+  ],
+)
+def test_other_objects_are_refused_at_once(
+  function, arguments, message, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(ValueError, match=message):
+    function(**arguments)
+  assert not list(tmp_path.iterdir())

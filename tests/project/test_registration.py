@@ -2,6 +2,7 @@
 
 import json
 
+from ml_collections import config_dict
 import pytest
 
 import disco_rl
@@ -101,3 +102,26 @@ def test_a_rule_that_needs_a_critic_gets_one():
 
   disco_rl.register_rule('needy', Needy)
   assert 'value_fn' in agents.get_settings('needy')
+
+
+class Nothing:
+  """Neither a rule nor a network."""
+
+  def __init__(self, **arguments):
+    del arguments
+
+
+def test_what_is_made_is_checked_before_it_is_used():
+  disco_rl.register_rule('nothing', Nothing)
+  with pytest.raises(
+    ValueError, match=r'the rule nothing made .* no method ag'
+  ):
+    disco_rl.evaluate('catch', 'nothing')
+  disco_rl.register_network('nothing', Nothing)
+  with pytest.raises(ValueError, match=r'the network nothing made .* funct'):
+    disco_rl.evaluate('catch', 'actor_critic', net='nothing')
+  settings = lambda: config_dict.ConfigDict(dict(random_seed='x'))
+  disco_rl.register_environment('nothing', Nothing, settings)
+  message = "random_seed of nothing must be a whole number, got 'x'"
+  with pytest.raises(ValueError, match=message):
+    disco_rl.evaluate('nothing', 'actor_critic')

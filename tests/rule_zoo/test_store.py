@@ -154,7 +154,9 @@ def test_no_network(publisher):
   entry = {**publisher.entry, 'url': 'http://127.0.0.1:9/published.npz'}
   manifest = publisher.shipped / 'manifest.json'
   manifest.write_text(json.dumps({'rules': [entry]}))
-  with pytest.raises(store.RuleFileError, match='Is there a network'):
+  with pytest.raises(
+    store.RuleFileError, match=r'\(connection refused\)\. Is there a network'
+  ):
     file_format.load('published')
 
 

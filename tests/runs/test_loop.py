@@ -58,7 +58,7 @@ def test_a_finished_run():
 
 
 def test_an_interrupted_run_ends_after_the_work_in_hand():
-  asked = iter([False, False, True])
+  asked = iter([False, False, False, True])
   hook = Recorder()
   outcome = loop.run(
     counter.Counter(),
@@ -76,6 +76,18 @@ def test_an_interrupted_run_ends_after_the_work_in_hand():
     counter.Counter(), dict(step=0), 3, should_stop=lambda: next(asked)
   )
   assert outcome.reason is loop.Reason.FINISHED
+
+
+def test_a_run_that_is_interrupted_in_a_hook_ends_there():
+  """Otherwise an evaluation of this state would never be made again."""
+  hook, other = Recorder(), Recorder()
+  stop = lambda: ('advanced', 6, False) in other.told
+  outcome = loop.run(
+    counter.Counter(), dict(step=0), 99, hooks=[hook, other], should_stop=stop
+  )
+  assert outcome.reason is loop.Reason.INTERRUPTED and outcome.done == 6
+  ends = [('advanced', 6, False), ('advanced', 6, True), 'closed']
+  assert hook.told[-3:] == other.told[-3:] == ends
 
 
 def test_a_diverged_run_ends_with_its_last_finite_state():

@@ -6,6 +6,7 @@ import pytest
 from disco_rl.runs import files
 from disco_rl.runs import metrics as metrics_lib
 from disco_rl.runs import plots
+from disco_rl.runs import sinks
 
 METRICS = dict(
   num_episodes=np.array([[0, 2], [1, 2], [3, 0]]),
@@ -130,6 +131,10 @@ def test_sparkline():
     (b'iteration,seed,iteration\n1,2,3\n', 'names a column twice'),
     (b'iteration,seed,x\n1,2\n', 'line 2 has 2 fields, but there are 3'),
     (b'iteration,seed\n1,2\n1,2,3\n', 'line 3 has 3 fields'),
+    (
+      b'iteration,seed\n1,2\n3,2\n1,2\n',
+      'line 4 repeats iteration 1 of seed 2',
+    ),
     (b'iteration,seed\n-1,2\n', "line 2: iteration is '-1'"),
     (b'iteration,seed\n1,2.5\n', "line 2: seed is '2.5'"),
     (b'iteration,seed,x\n1,2,abc\n', "line 2: x is 'abc'"),
@@ -154,3 +159,21 @@ def test_rows_are_appended_in_the_order_of_the_file(tmp_path):
   with pytest.raises(files.StorageError, match='it has other columns'):
     metrics_lib.append_csv(path, [dict(iteration=3, seed=0)])
   assert path.read_text().endswith('0,2,3.5\n')
+
+
+def test_a_sink_reads_the_columns_of_its_file_once(tmp_path, monkeypatch):
+  path = tmp_path / 'metrics.csv'
+  path.write_text('iteration,loss,seed\n1,2.5,0\n')
+  sink, reads = sinks.Csv(path), []
+  read = metrics_lib._columns
+  monkeypatch.setattr(
+    metrics_lib, '_columns', lambda path: reads.append(path) or read(path)
+  )
+  for i in (2, 3, 4):
+    sink.write([dict(iteration=i, seed=0, loss=3.5)])
+  assert path.read_text().endswith('\n4,3.5,0\n') and len(reads) == 1
+  with pytest.raises(files.StorageError, match='it has other columns'):
+    sink.write([dict(iteration=5, seed=0)])
+  path.unlink()  # The next rows have a header again.
+  sink.write([dict(iteration=5, seed=0, loss=3.5)])
+  assert path.read_text() == 'iteration,loss,seed\n5,3.5,0\n'

@@ -105,9 +105,9 @@ def test_a_run_made_of_objects_is_not_resumed_by_its_name(tmp_path):
   )
   with run_folder.RunFolder.create(tmp_path, config) as folder:
     with pytest.raises(run_folder.RunFolderError, match='was made in Python'):
-      plan_lib.request_of_folder(folder, None, is_complete=False)
-    request = plan_lib.request_of_folder(folder, 8, is_complete=True)
-  assert request == dict(env='catch', steps=8)
+      plan_lib.request_of_folder(folder, is_complete=False)
+    request = plan_lib.request_of_folder(folder, is_complete=True)
+  assert request == dict(env='catch')
 
 
 def _act_at(plan, step, action):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import urllib.error
 
 import pytest
 
@@ -53,6 +54,11 @@ def test_json_is_read(tmp_path):
     ),
     (OSError('larger than 5 bytes'), 'larger than 5 bytes'),
     (OSError(), 'OSError'),
+    (
+      urllib.error.URLError(OSError(errno.EHOSTUNREACH, 'No route to host')),
+      'no route to host',
+    ),
+    (urllib.error.URLError('no host given'), '<urlopen error no host given>'),
     (OSError(errno.EIO, 'IO', b'\xff'), '\ufffd: IO'),
   ],
 )

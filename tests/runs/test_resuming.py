@@ -1,5 +1,7 @@
 """Which runs are resumed, and which are refused."""
 
+import dataclasses
+
 import pytest
 
 from disco_rl.runs import resuming
@@ -81,3 +83,11 @@ def test_a_picture_shows_that_there_was_a_checkpoint(folder):
 )
 def test_removed_rows_are_reported(folder, rows, message):
   assert message in resuming.check(folder, rows, 16, PERIODS)
+
+
+def test_rows_of_another_seed_are_refused(folder):
+  periods = dataclasses.replace(PERIODS, seeds=(0, 2))
+  resuming.check(folder, _rows(4, 8, seeds=(0, 2)), 8, periods)
+  message = 'metrics.csv has rows of the seed 1, which is not in this run'
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    resuming.check(folder, _rows(4, 8), 8, periods)

@@ -88,5 +88,16 @@ def check_same_files(one, other):
         np.testing.assert_array_equal(a[key], b[key], err_msg=key)
 
 
+def changed(options, *more):
+  """Options with more of them, without settings that these give instead."""
+  given = {_setting(option) for option in more if option.startswith('--set=')}
+  return [*(x for x in options if _setting(x) not in given), *more]
+
+
+def _setting(option):
+  return option.split('=')[:2][-1]
+
+
 def evaluate(*arguments, rule='actor_critic'):
-  return main.main(['eval', '--rule', rule, '--quiet', *TINY, *arguments])
+  options = ['eval', '--rule', rule, '--quiet', *changed(TINY, *arguments)]
+  return main.main(options)

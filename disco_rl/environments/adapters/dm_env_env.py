@@ -56,6 +56,13 @@ def make_streams(
   """Makes one stream per seed, in this process; see `build`."""
   factory = factories.find(name)
   if factory is None:
+    module, _, function = name.partition(':')
+    if function.isidentifier():
+      factories.import_modules([module])  # Raises if there is none.
+      raise ValueError(
+        f'cannot make dm:{name}: the module {module} has no function {function}'
+        f'{factories.nearest(module, function)}'
+      )
     raise ValueError(
       f'dm:{name} is not found: write dm:module:function, a function that '
       'returns a dm_env environment, in a module that can be imported'

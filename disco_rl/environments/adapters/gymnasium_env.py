@@ -238,6 +238,11 @@ def _env_maker(
     if not isinstance(error.__cause__, gymnasium.error.Error | ImportError):
       raise
     near = utils.did_you_mean(env_id, gymnasium.registry)
+    if module and env_id.isidentifier():  # Ids have a version.
+      raise ValueError(
+        f'cannot make gym:{name}: the module {module} has no function {env_id}'
+        f'{factories.nearest(module, env_id)}'
+      ) from None
     raise ValueError(
       f'gym:{name} is neither a registered id of Gymnasium nor module:factory'
       f'{near}: {error.__cause__}'
