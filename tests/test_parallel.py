@@ -210,7 +210,7 @@ def test_each_batch_shard_has_a_key_of_its_own():
     (dict(num_devices=8, num_lane_shards=3), '8 devices cannot form 3 equal'),
     (dict(num_devices=2, num_lane_shards=4), '2 devices cannot form 4 equal'),
     (dict(num_devices=2, num_lane_shards=0), '2 devices cannot form 0 equal'),
-    (dict(num_devices=0), 'devices must not be empty'),
+    (dict(num_devices=0), 'devices must be one or more'),
     (dict(num_devices=1, lanes_at_once=0), 'lanes_at_once must be at least 1'),
   ],
 )

@@ -18,8 +18,8 @@ import numpy as np
 from disco_rl import installation
 from disco_rl.cli import errors
 from disco_rl.cli import tables
+from disco_rl.meta_training import evaluation_tables
 from disco_rl.meta_training import pictures
-from disco_rl.meta_training import rule_evaluation
 from disco_rl.runs import config_entries
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
@@ -157,9 +157,9 @@ def _compare_rules(
       drawn[arguments.column] = _column(run.rows, arguments.column)
     columns = pictures.return_columns(run.rows)
     for env in dict.fromkeys(
-      [*columns, *rule_evaluation.environments(run.config)]
+      [*columns, *evaluation_tables.environments(run.config)]
     ):
-      fresh, baseline = rule_evaluation.read(run.path, env)
+      fresh, baseline = evaluation_tables.read(run.path, env)
       returns = _column(run.rows, columns[env]) if env in columns else []
       lines.append(_rule_line(run, env, returns, fresh, baseline))
       if not arguments.column:
@@ -207,15 +207,15 @@ def _rule_line(
 ) -> tuple[str, ...]:
   values = [row['value'] for row in returns]
   part = max(1, len(values) // 10)
-  by_update = rule_evaluation.returns_by_update(fresh)
+  by_update = evaluation_tables.returns_by_update(fresh)
   show = lambda x: f'{x:.3f}' if np.isfinite(x) else '-'
   return (
     str(run.path),
     run.config['init'],
     env,
     str(int(run.rows[-1]['iteration'])),
-    show(rule_evaluation.mean_return(values[:part])),
-    show(rule_evaluation.mean_return(values[-part:])),
+    show(evaluation_tables.mean_return(values[:part])),
+    show(evaluation_tables.mean_return(values[-part:])),
     show(by_update.get(0, np.nan)),
     show(max(filter(np.isfinite, by_update.values()), default=np.nan)),
     show(baseline),

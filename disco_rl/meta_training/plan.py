@@ -15,6 +15,7 @@ from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.learning import actors
+from disco_rl.meta_training import evaluation_tables
 from disco_rl.meta_training import groups
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures
@@ -242,8 +243,8 @@ class Plan(plan_lib.Plan):
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
     """Removes evaluations after the checkpoint."""
-    for env in rule_evaluation.environments(self.config):
-      path = rule_evaluation.evaluations_path(folder.path, env)
+    for env in evaluation_tables.environments(self.config):
+      path = evaluation_tables.evaluations_path(folder.path, env)
       folder.cut_table(path, metrics.read_csv(path), done)
 
   def _save_rule(

@@ -15,7 +15,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
 from disco_rl.environments import registry
-from disco_rl.meta_training import rule_evaluation
+from disco_rl.meta_training import evaluation_tables
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import file_format
@@ -204,7 +204,7 @@ def test_evaluations_with_fresh_agents_keep_the_best_rule(tmp_path, capsys):
   ]
   hand_designed = np.mean([r['final_return'] for r in baseline])
   scores = [
-    rule_evaluation.normalized_score(mean, means[0], hand_designed)
+    evaluation_tables.normalized_score(mean, means[0], hand_designed)
     for mean in means
   ]
   best = file_format.load_metadata(out / 'best_rule.npz')

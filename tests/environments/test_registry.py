@@ -18,7 +18,7 @@ def test_unknown_environments_and_settings_are_refused():
     'gym:CartPol-v1': r'did you mean CartPole-v1',
     'gymnax:Breakout': r'did you mean Breakout-MinAtar',
     'atari:Ping': r'did you mean pong',
-    'dm:tests.support.scripted': r'must be dm:module:function',
+    'dm:tests.support.scripted': r'found: write dm:module:function',
     'dm:tests.support.scripted:Nothing': r'has no function Nothing',
     'gym:': r'write gym:<id>',
     'gym:Pendulum-v1': r'gym:Pendulum-v1 has actions Box.*only discrete',

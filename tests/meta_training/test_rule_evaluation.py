@@ -10,6 +10,7 @@ import pytest
 from disco_rl import memory
 from disco_rl.config import agents
 from disco_rl.config import resolve
+from disco_rl.meta_training import evaluation_tables
 from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import rule_evaluation
 from disco_rl.runs import hooks
@@ -103,7 +104,7 @@ def test_the_best_rule_is_kept(tmp_path, capsys):
     (0.5, 2, pytest.approx(0.75)),
     (0.8, 4, pytest.approx(0.9)),
   ]
-  rows, baseline = rule_evaluation.read(tmp_path, 'a')
+  rows, baseline = evaluation_tables.read(tmp_path, 'a')
   assert baseline == 1.0
   assert [(row['iteration'], row['seed']) for row in rows] == [
     (done, seed) for done in (0, 2, 4, 6) for seed in (0, 1)
@@ -147,19 +148,14 @@ def test_a_damaged_table_is_an_error_for_users(tmp_path):
     assert caught.value.is_user_facing
 
 
-def test_a_baseline_that_cannot_be_built_is_an_error_for_users(own_rule):
+def test_agents_that_cannot_be_built_are_refused_at_the_start(own_rule):
   request = {**resolve.META_TRAINING, 'eval_every': 1}
   layers = resolve.meta_training(
     request, None, agent=own_rule['agent_settings']
   )
-  evaluation = rule_evaluation.RuleEvaluation(layers.settings)
   layers.settings.eval.batching.num_envs = 1000
-  with pytest.raises(
-    rule_evaluation.BaselineError, match='the baseline actor_critic in catch'
-  ) as caught:
-    evaluation.baseline('catch')
-  assert caught.value.is_user_facing
-  evaluation.close()
+  with pytest.raises(ValueError, match=r'eval\.batching'):
+    rule_evaluation.RuleEvaluation(layers.settings)
 
 
 def test_a_rule_without_any_return_is_not_the_best(tmp_path):
@@ -168,8 +164,8 @@ def test_a_rule_without_any_return_is_not_the_best(tmp_path):
 
 
 def test_only_agents_that_ended_an_episode_count():
-  assert rule_evaluation.mean_return([1.0, NAN, 2.0]) == 1.5
-  assert np.isnan(rule_evaluation.mean_return([NAN]))
+  assert evaluation_tables.mean_return([1.0, NAN, 2.0]) == 1.5
+  assert np.isnan(evaluation_tables.mean_return([NAN]))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +182,7 @@ def test_only_agents_that_ended_an_episode_count():
   ],
 )
 def test_scores_are_normalized(value, initial, baseline, score):
-  actual = rule_evaluation.normalized_score(value, initial, baseline)
+  actual = evaluation_tables.normalized_score(value, initial, baseline)
   np.testing.assert_allclose(actual, score, 1e-6)
 
 
@@ -200,11 +196,11 @@ def test_no_environment_outweighs_another(tmp_path):
   _write(never, {0: NAN, 1: NAN, 2: NAN})
   envs = ['small', 'gym:large', 'never']
   wanted = {0: 0.0, 1: (1.0 + 0.4) / 2, 2: (0.1 + 0.8) / 2}
-  assert rule_evaluation.scores(tmp_path, envs) == pytest.approx(wanted)
+  assert evaluation_tables.scores(tmp_path, envs) == pytest.approx(wanted)
   # An evaluation without a return in one of the environments has no score.
   never.unlink()
   _write(never, {0: 1.0, 1: NAN, 2: 1.0})
-  assert rule_evaluation.scores(tmp_path, envs).keys() == {0, 2}
+  assert evaluation_tables.scores(tmp_path, envs).keys() == {0, 2}
 
 
 def test_fresh_agents_have_a_critic_only_if_the_rule_asks_for_one(own_rule):
