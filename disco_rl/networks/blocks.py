@@ -11,8 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# Elements of the largest intermediate result of a block, 4 MB in float32.
-BLOCK_ELEMENTS = 2**20
+# Elements of the largest intermediate result of a block, 16 MB in float32: the
+# fastest of 4 to 32 MB on two cores with 32 MB of cache.
+BLOCK_ELEMENTS = 2**22
 
 
 def map_rows(

@@ -21,8 +21,10 @@ def test_reports_are_tables_and_json(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_learner_step():
-  result = learner_step.benchmark(rule=None, num_actions=3, num_rounds=3)
-  assert result['units'] > 0 and result['temporaries_mb'] < 500
+  results = learner_step.benchmark(rule=None, num_actions=3, num_rounds=3)
+  assert [result['way'] for result in results] == ['summary', 'whole', 'client']
+  for result in results:
+    assert result['units'] > 0 and result['temporaries_mb'] < 500
 
 
 @pytest.mark.slow
