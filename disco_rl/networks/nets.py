@@ -345,7 +345,7 @@ def register_network(
   utils.check_name(name, 'network', {'mlp', *torsos.TORSOS})
   if not callable(build):
     raise ValueError(
-      f'register_network wants a function that returns a PolicyNetwork, got '
+      f'register_network needs a function that returns a PolicyNetwork, got '
       f'{build!r}'
     )
   NETWORKS[name] = build

@@ -107,15 +107,17 @@ def reads_only_embeddings(option: types.MetaNetInputOption) -> bool:
 
   Returns:
     Whether its inputs from the online and the target network are logits of the
-    policy, and predictions whose transforms begin with `TRANSFORMS` (apart from
-    dropping the last step).
+    policy, and predictions whose transforms begin with `TRANSFORMS` (perhaps
+    after dropping the last step).
   """
   for config in (*option.base, *option.action_conditional):
     network, _, name = str(config.source).rpartition('/')
     if network not in (ONLINE, TARGET) or name == 'logits':
       continue
-    transforms = [t for t in config.transforms if t != 'drop_last']
-    if name not in TRANSFORMS or tuple(transforms[:2]) != TRANSFORMS[name]:
+    transforms = tuple(config.transforms)
+    if transforms[:1] == ('drop_last',):
+      transforms = transforms[1:]  # The meta-network drops it later.
+    if name not in TRANSFORMS or transforms[:2] != TRANSFORMS[name]:
       return False
   return True
 

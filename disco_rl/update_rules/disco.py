@@ -161,9 +161,10 @@ class DiscoUpdateRule(base.UpdateRule):
     """Returns the summary of y, z and q; see `base.UpdateRule`.
 
     The summary of y and z are their embeddings, that of q are the means of the
-    distributions, and `z_mean` is the mean of z's logits.
+    distributions, and `z_mean` is the mean of z's logits. Subclasses may read
+    more of the outputs, so they have none unless they override this method.
     """
-    if not self._reads_only_embeddings:
+    if not self._reads_only_embeddings or type(self) is not DiscoUpdateRule:
       return None
     networks = prediction_embeddings.get_networks(meta_params)
 
@@ -292,7 +293,7 @@ class DiscoUpdateRule(base.UpdateRule):
     self, summary: Mapping[str, Any], target_summary: Mapping[str, Any]
   ) -> dict[str, Any]:
     """Returns the inputs of the meta-network that are embedded already."""
-    if not self._reads_only_embeddings:
+    if 'z' not in summary:
       return {}
     sources = {
       prediction_embeddings.ONLINE: summary,

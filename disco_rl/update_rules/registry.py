@@ -45,7 +45,7 @@ def register_rule(
   utils.check_name(name, 'rule', BUILT_IN)
   if not callable(rule_class):
     raise ValueError(
-      f'register_rule wants a class of update rules, got {rule_class!r}'
+      f'register_rule needs a class of update rules, got {rule_class!r}'
     )
   UPDATE_RULES[name] = rule_class
   SETTINGS_FNS.pop(name, None)

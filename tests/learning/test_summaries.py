@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from disco_rl import types
+from disco_rl.learning import learner as learner_lib
 from disco_rl.networks import blocks
 from disco_rl.update_rules import base
 from disco_rl.update_rules import disco
@@ -112,3 +113,27 @@ def test_other_inputs_of_the_meta_network_need_whole_outputs():
   )
   assert base.SUMMARY not in out.agent_out
   assert jax.tree.all(jax.tree.map(lambda x: jnp.isfinite(x).all(), out.log))
+
+
+def test_subclasses_may_read_whole_outputs():
+  class Own(disco.DiscoUpdateRule):
+    pass
+
+  config = _config()
+  an_agent, eta, state, rollout = _experience(config)
+  own = Own(**config.update_rule)
+  assert an_agent.update_rule.summary_fn(eta) is not None
+  assert own.summary_fn(eta) is None
+  outs = []
+  for rule in (own, an_agent.update_rule):
+    learner = learner_lib.make_learner(
+      rule,
+      an_agent._network,
+      learning_rate=1e-2,
+      hyper_params=config.hyper_params,
+    )
+    new_state, _ = jax.jit(learner.update)(
+      eta, state, rollout, jax.random.PRNGKey(1)
+    )
+    outs.append(jax.device_get(new_state.params))
+  golden.check_trees_close(*outs, 1e-4)

@@ -41,6 +41,8 @@ def _changed(source, *transforms):
     (disco.get_input_option(), True),
     (_changed('extra_from_rule/q', 'identity', 'td_pair'), True),
     (_changed('agent_out/z', 'softmax', 'z_net', 'select_a'), True),
+    (_changed('agent_out/z', 'drop_last', 'softmax', 'z_net'), True),
+    (_changed('agent_out/z', 'softmax', 'drop_last', 'z_net'), False),
     (_changed('agent_out/z', 'identity', 'max_a', 'td_pair'), False),
     (_changed('agent_out/y', 'softmax', 'td_pair'), False),
     (_changed('extra_from_rule/target_out/q', 'max_a', 'drop_last'), False),
