@@ -117,7 +117,10 @@ def start() -> int:
   if any(word in _COMPILING for word in sys.argv[1:2]):
     huge_pages.restart()
   interrupts.start_command()
-  return main()
+  try:
+    return main()
+  finally:
+    interrupts.end_command()
 
 
 def _import(command: str) -> Any:

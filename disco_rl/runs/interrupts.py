@@ -174,6 +174,16 @@ def start_command() -> None:
   signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # See `hold`.
 
 
+def end_command() -> None:
+  """Ignores signals from now on, since all work is done.
+
+  Otherwise Python, while it ends, would leave them to the system, which ends
+  the process with another exit code.
+  """
+  for number in SIGNALS:
+    signal.signal(number, signal.SIG_IGN)
+
+
 def defer() -> None:
   """Makes signals request a stop from now on, if this process is a command."""
   if _command is not None:

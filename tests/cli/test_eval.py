@@ -81,8 +81,10 @@ def test_more_steps_later_are_the_same_run(whole_run, tmp_path, capsys):
   out = tmp_path / 'x'
   assert runs.evaluate('--steps=10', '--num-seeds=2', f'--out={out}') == 0
   # A row written after the checkpoint, and a partial one.
+  last = (out / 'metrics.csv').read_text().splitlines()[-1]
+  assert last.startswith('10,')
   with (out / 'metrics.csv').open('a') as file:
-    file.write((out / 'metrics.csv').read_text().splitlines()[-1] + '\n12,')
+    file.write(f'12{last[2:]}\n14,')
   assert main.main(['eval', '--resume', str(out), '--steps=24', '--quiet']) == 0
   assert 'Resuming from iteration 10: ' in capsys.readouterr().out
   rows = metrics.read_csv(out / 'metrics.csv')

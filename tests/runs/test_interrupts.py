@@ -117,7 +117,12 @@ interrupts.start_command()
 work = sys.argv[1]
 if work != 'c':
   interrupts.defer()
+if work == 'done':
+  interrupts.end_command()
 print('ready', flush=True)
+if work == 'done':
+  time.sleep(0.5)
+  sys.exit(0)
 if work == 'c':
   for _ in range(20):
     ctypes.CDLL(None).sleep(1)  # Without Python, as a compilation.
@@ -154,6 +159,14 @@ def test_a_command_that_writes_is_asked_to_stop(number):
   process.send_signal(number)
   _, error = process.communicate(timeout=20)
   assert process.returncode == 3 and 'Stopping after' in error
+
+
+@pytest.mark.parametrize('number', interrupts.SIGNALS)
+def test_a_command_that_has_done_its_work_succeeds(number):
+  process = _command('done')
+  process.send_signal(number)
+  _, error = process.communicate(timeout=20)
+  assert process.returncode == 0 and not error
 
 
 def test_a_second_ctrl_c_ends_a_command_at_once():
