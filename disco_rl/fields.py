@@ -188,7 +188,7 @@ def check_plain(path: str, value: Any, depth: int = 0) -> None:
 
 
 def check_path(name: str, value: Any) -> None:
-  """Raises a `ValueError` for an argument that is not the path of anything.
+  """Raises a `ValueError` for an argument that cannot be a path.
 
   Args:
     name: name of the argument, for the message.
@@ -261,7 +261,7 @@ def _is_within_limits(field: Field, value: Any) -> bool:
 
 
 def _is_positive(field: Field) -> bool:
-  """Returns whether a field is of numbers that must not be 0."""
+  """Returns whether a field has floats above 0."""
   return field.kind is float and field.above == 0
 
 

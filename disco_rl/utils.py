@@ -150,7 +150,8 @@ def batch_lookup(
 
   Args:
     table: [..., N, *rest], with `num_dims` leading dimensions.
-    index: [...], int, the row to take for each element.
+    index: [...], int, the row to take for each element; not used if there is
+      only one row.
     num_dims: how many leading dimensions `index` covers.
 
   Returns:
@@ -178,12 +179,15 @@ def _lookup(table: jax.Array, index: jax.Array) -> jax.Array:
 def _lookup_jvp(
   primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, Any]
 ) -> tuple[jax.Array, jax.Array]:
-  """Selects tangents by a product, whose transpose needs no scatter."""
+  """Selects tangents by a mask, whose transpose needs no scatter."""
   (table, index), (tangent, _) = primals, tangents
-  num_dims = index.ndim
-  is_taken = jax.nn.one_hot(index, table.shape[num_dims], dtype=tangent.dtype)
+  num_dims, size = index.ndim, table.shape[index.ndim]
+  index = jnp.where(index < 0, index + size, index)
+  is_taken = index[..., None] == jnp.arange(size)
   is_taken = jnp.expand_dims(is_taken, tuple(range(num_dims + 1, table.ndim)))
-  return _lookup(table, index), jnp.sum(tangent * is_taken, axis=num_dims)
+  # Not a product: rows that are not taken may be infinite.
+  taken = jnp.sum(jnp.where(is_taken, tangent, 0), axis=num_dims)
+  return _lookup(table, index), taken
 
 
 def tree_stack(

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+import disco_rl
+from disco_rl import agent
 from disco_rl import types
-from disco_rl.config import agents
 from disco_rl.environments import registry
-from disco_rl.rule_zoo import file_format
 from disco_rl.update_rules import disco
 
 T, B, A, Y = 29, 64, 3, 600  # Steps, streams, actions, size of predictions.
@@ -43,7 +43,7 @@ def unroll(theta, state, observations, should_reset):
 def train(eta, num_updates, rng, learning_rate=1e-3):
   """Trains a network; returns the average return of every rollout, [N]."""
   env = registry.get_environment('catch', B, rows=5, columns=5)
-  config = agents.get_settings_disco()
+  config = agent.get_settings_disco()
   rule = disco.DiscoUpdateRule(**config.update_rule)
   optimizer = optax.adam(learning_rate)
 
@@ -63,9 +63,20 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
       agent_out=unroll(theta, None, timesteps.observation, None)[0],
       behaviour_agent_out=dict(logits=logits),
     )
-    inputs = eta, theta, None, rollout, config.hyper_params, meta_state
-    loss, meta_state, _ = rule(*inputs, unroll, rng, axis_name=None)
-    return jnp.mean(loss), meta_state
+    loss, meta_state, _ = rule(
+      meta_params=eta,
+      params=theta,
+      state=None,
+      rollout=rollout,
+      hyper_params=config.hyper_params,
+      meta_state=meta_state,
+      unroll_policy_fn=unroll,
+      rng=rng,
+      axis_name=None,
+    )
+    # The last step of an episode shows the next one's first observation.
+    mask = timesteps.step_type[:-1] != 2
+    return jnp.mean(loss, where=mask), meta_state
 
   def update(carry, rng):
     theta, opt_state, meta_state, stream = carry
@@ -88,7 +99,7 @@ def train(eta, num_updates, rng, learning_rate=1e-3):
 
 
 if __name__ == '__main__':
-  eta = file_format.load(sys.argv[1] if len(sys.argv) > 1 else 'disco_103')
-  scores = train(eta, num_updates=300, rng=jax.random.PRNGKey(0))
+  rule = disco_rl.load_rule(sys.argv[1] if len(sys.argv) > 1 else 'disco_103')
+  scores = train(rule.eta, num_updates=300, rng=jax.random.PRNGKey(0))
   for i in range(0, 300, 20):
     print(f'update {i:3d}: average return {scores[i]:+.2f}')

@@ -54,6 +54,24 @@ def test_batch_lookup_is_a_loop(num_dims):
     utils.batch_lookup(table, index[:-1], num_dims)
 
 
+def test_gradient_of_batch_lookup():
+  """The same as that of a gather, negative indices included."""
+  table = jax.random.normal(jax.random.PRNGKey(0), (4, 3, 5, 2))
+  index = jnp.arange(12).reshape(4, 3) % 7 - 2
+
+  def gather(table):
+    taken = jnp.take_along_axis(table, index[..., None, None], axis=2)
+    return jnp.sum(jnp.sin(taken))
+
+  lookup = lambda table: jnp.sum(jnp.sin(utils.batch_lookup(table, index)))
+  np.testing.assert_allclose(jax.grad(lookup)(table), jax.grad(gather)(table))
+  # Rows that are not taken do not matter, whatever they are.
+  is_taken = jax.nn.one_hot(index % 5, 5)[..., None] * jnp.ones(2) > 0
+  tangent = jnp.where(is_taken, 1.0, jnp.inf)
+  _, out = jax.jvp(lambda x: utils.batch_lookup(x, index), (table,), (tangent,))
+  np.testing.assert_array_equal(out, np.ones((4, 3, 2)))
+
+
 def test_broadcast_specs():
   specs = {
     'x': types.ArraySpec((2, 3), np.float32),

@@ -161,7 +161,7 @@ def _compare_rules(
     ):
       fresh, baseline = evaluation_tables.read(run.path, env)
       returns = _column(run.rows, columns[env]) if env in columns else []
-      lines.append(_rule_line(run, env, returns, fresh, baseline))
+      lines.append(_rule_line(run, env, columns.get(env), fresh, baseline))
       if not arguments.column:
         drawn[f'return of agents in training: {env}'] = returns
         drawn[f'return of fresh agents: {env}'] = _column(fresh, 'final_return')
@@ -201,12 +201,11 @@ def _column(rows: list[metrics.Row], column: str) -> list[metrics.Row]:
 def _rule_line(
   run: _Run,
   env: str,
-  returns: list[metrics.Row],
+  column: str | None,
   fresh: list[metrics.Row],
   baseline: float,
 ) -> tuple[str, ...]:
-  values = [row['value'] for row in returns]
-  part = max(1, len(values) // 10)
+  part = max(1, len(run.rows) // 10)
   by_update = evaluation_tables.returns_by_update(fresh)
   show = lambda x: f'{x:.3f}' if np.isfinite(x) else '-'
   return (
@@ -214,12 +213,26 @@ def _rule_line(
     run.config['init'],
     env,
     str(int(run.rows[-1]['iteration'])),
-    show(evaluation_tables.mean_return(values[:part])),
-    show(evaluation_tables.mean_return(values[-part:])),
+    show(_average_return(run.rows[:part], env, column)),
+    show(_average_return(run.rows[-part:], env, column)),
     show(by_update.get(0, np.nan)),
     show(max(filter(np.isfinite, by_update.values()), default=np.nan)),
     show(baseline),
   )
+
+
+def _average_return(
+  rows: list[metrics.Row], env: str, column: str | None
+) -> float:
+  """Averages returns by episodes, as in all reports; NaN if there are none."""
+  total = count = 0.0
+  for row in rows if column else ():
+    assert column is not None
+    if np.isfinite(row[column]):
+      num_episodes = row.get(f'episodes/{env}', 1.0)
+      total += num_episodes * row[column]
+      count += num_episodes
+  return total / count if count else float('nan')
 
 
 def _line(path: str, config: dict, rows: list[metrics.Row]) -> tuple[str, ...]:

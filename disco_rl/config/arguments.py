@@ -1,4 +1,4 @@
-"""Checks of arguments of the library's functions that are no settings."""
+"""Checks arguments of the library that have no entry in the schema."""
 
 from collections.abc import Mapping
 import dataclasses

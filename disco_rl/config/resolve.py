@@ -375,7 +375,7 @@ def _end_schedule(
   total = max(1, steps - batching.num_warm_up)
   if total <= optimizer.warmup_updates:
     raise ValueError(
-      f'steps {steps} are too few: the learning rate rises for '
+      f'steps {steps} is too few: the learning rate rises for '
       f'{optimizer.warmup_updates} updates before it falls. Raise steps, or '
       'lower agent.optimizer.warmup_updates'
     )

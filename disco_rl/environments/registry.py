@@ -196,7 +196,7 @@ def is_on_host(name: str) -> bool:
   """Returns whether an environment is known to run outside of JAX.
 
   Args:
-    name: see `known_names`. False for custom ones, of which it is not known.
+    name: see `known_names`. False for custom ones.
   """
   if name in ENVIRONMENTS:
     return ENVIRONMENTS[name].is_on_host

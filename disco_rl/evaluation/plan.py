@@ -189,7 +189,7 @@ class Plan(plan_lib.Plan):
       )
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
-    """Removes final parameters, which will be others."""
+    """Removes the final parameters of a run that is continued."""
     if done < self.settings.steps:
       folder.remove_params()
 

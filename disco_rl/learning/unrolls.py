@@ -31,7 +31,7 @@ class Outputs(NamedTuple):
 
 
 class Unrolls:
-  """The ways to unroll a network for a rule.
+  """Unrolls a network for a rule.
 
   Attributes:
     can_summarize: whether the network can compute a summary.
@@ -42,7 +42,7 @@ class Unrolls:
     network: types.PolicyNetwork | types.AgentUnrollFn,
     update_rule: base.UpdateRule,
   ):
-    """Initialises the ways.
+    """Initialises the unrolls.
 
     Args:
       network: a `PolicyNetwork`, or only its unroll function.

@@ -11,6 +11,7 @@ over `Trainer.update` with the keys of `training.keys`.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import os
+import re
 from typing import Any
 
 import jax
@@ -149,6 +150,8 @@ def meta_train(
   schema.check_as('eval_every', 'eval.every', eval_every)
   for name, group in dict(env_settings=env_settings, settings=settings).items():
     schema.check_mapping(name, group)
+  _check_replaced('agent_optimizer', agent_optimizer, settings)
+  _check_replaced('meta_optimizer', meta_optimizer, settings)
   rule = _initial_rule(init, agent_settings)
   names, env_fns = _name_environments(envs)
   changes: dict[str, Any] = {}
@@ -246,6 +249,25 @@ def _settings_of(
     return own, weights
   own |= {f'meta.weights.{name}': value for name, value in weights.items()}
   return own, None
+
+
+# Argument to a pattern of the settings that it replaces.
+_REPLACED = dict(
+  agent_optimizer=r'agent\.(learning_rate|max_abs_update|optimizer\..+)',
+  meta_optimizer=r'meta\.(learning_rate|max_grad_norm|max_abs_update)',
+)
+
+
+def _check_replaced(
+  name: str, optimizer: Any, settings: Mapping[str, Any] | None
+) -> None:
+  """Raises a `ValueError` for settings that an optimiser would replace."""
+  for path in settings or () if optimizer is not None else ():
+    if re.fullmatch(_REPLACED[name], path):
+      raise ValueError(
+        f'{path} is a setting of the default optimiser, which {name} replaces: '
+        'give one or the other'
+      )
 
 
 def _initial_rule(

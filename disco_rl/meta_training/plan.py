@@ -230,7 +230,7 @@ class Plan(plan_lib.Plan):
         raise
 
   def _build_evaluation(self) -> None:
-    """Builds the agents of evaluations on the way, if there are any."""
+    """Builds the agents of `eval.every`, if the rule is evaluated."""
     if self.settings.eval.every and self._evaluation is None:
       self._evaluation = rule_evaluation.RuleEvaluation(
         self.settings, self._objects.env_fns

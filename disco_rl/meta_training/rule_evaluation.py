@@ -166,7 +166,7 @@ class RuleEvaluation:
 
 @contextlib.contextmanager
 def _naming(env: str) -> Iterator[None]:
-  """Says that it is evaluations which do not fit into memory."""
+  """Names the environment in the error of an evaluation without memory."""
   try:
     yield
   except memory.NotEnoughMemoryError as error:
@@ -205,6 +205,7 @@ class Hook(hooks.Periodic):
     self._folder = folder
     self._save_rule = save_rule
     self._before_print = before_print
+    self._draw = hooks.Drawing(self._draw_evaluations)
 
   def start(self, done: int, state: Any) -> None:
     """Evaluates the baseline, unless its results exist."""
@@ -241,15 +242,18 @@ class Hook(hooks.Periodic):
       path = self._folder / run_folder.BEST_RULE_FILE
       self._save_rule(path, state.eta, step=done, score=score)
     if plots.is_available():
-      tables = {
-        env: evaluation_tables.read(self._folder, env) for env in self._envs
-      }
-      figure = pictures.draw_evaluations(
-        {env: rows for env, (rows, _) in tables.items()},
-        {env: value for env, (_, value) in tables.items() if value == value},
-        str(self._baseline),
-      )
-      plots.save(figure, self._folder / f'{pictures.EVALUATIONS}.png')
+      self._draw()
+
+  def _draw_evaluations(self) -> None:
+    tables = {
+      env: evaluation_tables.read(self._folder, env) for env in self._envs
+    }
+    figure = pictures.draw_evaluations(
+      {env: rows for env, (rows, _) in tables.items()},
+      {env: value for env, (_, value) in tables.items() if value == value},
+      str(self._baseline),
+    )
+    plots.save(figure, self._folder / f'{pictures.EVALUATIONS}.png')
 
   def _keep(
     self,

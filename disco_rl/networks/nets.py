@@ -22,6 +22,7 @@ from disco_rl.networks import blocks
 from disco_rl.networks import cores
 from disco_rl.networks import initializers
 from disco_rl.networks import precision as precision_lib
+from disco_rl.networks import pure
 from disco_rl.networks import torsos
 
 
@@ -278,51 +279,10 @@ def _no_resets(inputs: Any, num_dims: int) -> jax.Array:
   return jnp.zeros(jnp.shape(jax.tree.leaves(inputs)[0])[:num_dims], bool)
 
 
-def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
-  """Makes a network factory from a class of Haiku modules.
-
-  Args:
-    module: class of modules that are called with `(observations [B, ...],
-      should_reset [B], actions [B] or None)`. A method `unroll` takes the same
-      with a leading axis of time; without it, modules are called with
-      trajectories, too. A method `unroll_reduced` is optional, see
-      `types.PolicyNetwork`. Their memory is Haiku state.
-
-  Returns:
-    A function from the module's constructor arguments to a `PolicyNetwork`.
-  """
-
-  def build(*args: Any, **kwargs: Any) -> types.PolicyNetwork:
-    def pure(method: Callable[..., Any]) -> Any:
-      return hk.without_apply_rng(
-        hk.transform_with_state(
-          lambda *inputs: method(module(*args, **kwargs), *inputs)
-        )
-      )
-
-    one_step = pure(lambda net, *inputs: net(*inputs))
-    unroll = pure(
-      lambda net, *inputs: getattr(net, 'unroll', net.__call__)(*inputs)
-    )
-    unroll_reduced = pure(lambda net, *inputs: net.unroll_reduced(*inputs))
-    return types.PolicyNetwork(
-      # Compiled: initialising runs the whole network, one operation at a time.
-      init=jax.jit(one_step.init),
-      one_step=one_step.apply,
-      unroll=unroll.apply,
-      unroll_taken=unroll.apply,
-      unroll_reduced=(
-        unroll_reduced.apply if hasattr(module, 'unroll_reduced') else None
-      ),
-    )
-
-  return build
-
-
 # Networks besides those of `torsos.TORSOS`: name to a function that builds a
 # network from the arguments of `get_network`. See `register_network`.
 NETWORKS: dict[str, Callable[..., types.PolicyNetwork]] = {
-  'mlp': from_module(MLP)
+  'mlp': pure.from_module(MLP)
 }
 
 
@@ -391,6 +351,6 @@ def _with_torso(name: str) -> Callable[..., types.PolicyNetwork]:
     torso_kwargs = {k: v for k, v in kwargs.items() if k not in net_kwargs}
     net_kwargs.setdefault('module_name', name)
     torso = lambda: torsos.TORSOS[name](**torso_kwargs)
-    return from_module(AgentNet)(torso, **net_kwargs)
+    return pure.from_module(AgentNet)(torso, **net_kwargs)
 
   return build

@@ -88,8 +88,7 @@ def get_policy(name: str) -> jmp.Policy:
     ) from None
   if policy.output_dtype != jnp.float32 or policy.param_dtype != jnp.float32:
     raise ValueError(
-      f'precision {name!r}: only what is computed with can be in less than '
-      'float32; parameters and outputs, which the rule and the loss see, '
-      'cannot'
+      f'precision {name!r}: only compute may be less precise than float32; '
+      'params and output, which the rule and the loss use, must be float32'
     )
   return policy

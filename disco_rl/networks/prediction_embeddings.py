@@ -42,7 +42,8 @@ def get_networks(eta: types.MetaParams) -> dict[str, list[Layers]]:
     eta: the parameters of a `meta_nets.LSTM`.
 
   Returns:
-    `y` and `z` to the networks of the meta-network and of its life-long LSTM.
+    `y` and `z` to the networks of the meta-network and of its life-long LSTM;
+    without layers for a prediction that is not read.
   """
   return {
     prediction: [_get_layers(eta, name) for name in names]

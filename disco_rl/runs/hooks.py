@@ -67,6 +67,30 @@ class Periodic:
     self._last_time = time.monotonic()
 
 
+class Drawing:
+  """Draws pictures; the first failure is reported, and none stops a run."""
+
+  def __init__(self, draw: Callable[[], None]):
+    """Initialises it.
+
+    Args:
+      draw: draws and writes the pictures.
+    """
+    self._draw = draw
+    self._has_failed = False
+
+  def __call__(self) -> None:
+    """Draws the pictures; raises a `StorageError` if they cannot be written."""
+    try:
+      self._draw()
+    except files.StorageError:
+      raise
+    except Exception as error:
+      if not self._has_failed:
+        console.complain(f'no pictures: {type(error).__name__}: {error}')
+      self._has_failed = True
+
+
 class Pictures(Periodic):
   """Draws periodically, at most twice a minute, and at the end."""
 
@@ -78,21 +102,8 @@ class Pictures(Periodic):
       draw: draws and writes the pictures.
     """
     # A picture takes as long as hundreds of iterations of a small agent.
-    super().__init__(every, self._draw, min_seconds=30.0)
-    self._draw_all = draw
-    self._has_failed = False
-
-  def _draw(self, done: int, state: Any) -> None:
-    """Draws; the first failure is reported, and none stops the run."""
-    del done, state
-    try:
-      self._draw_all()
-    except files.StorageError:
-      raise
-    except Exception as error:
-      if not self._has_failed:
-        console.complain(f'no pictures: {type(error).__name__}: {error}')
-      self._has_failed = True
+    drawing = Drawing(draw)
+    super().__init__(every, lambda *_: drawing(), min_seconds=30.0)
 
 
 class Checkpoint(Periodic):

@@ -61,7 +61,7 @@ class DivergenceError(ArithmeticError):
   """Raised when training computes non-finite numbers, and stops.
 
   Attributes:
-    state: the last state; what is trained in it (θ or η) is finite.
+    state: the last state, with finite θ or η.
     rows: metrics of the last chunk.
   """
 

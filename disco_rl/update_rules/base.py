@@ -40,7 +40,8 @@ class UpdateRule(abc.ABC):
       of actions of size 1, with `actions` 0.
     logs_of_all_actions: log entries of the losses that need all actions.
     learns_from_fixed_targets: whether no gradients pass to θ through the
-      targets, unless meta-gradients do.
+      targets, unless meta-gradients do. Holds for the class that sets it and
+      not for its subclasses, whose losses may differ.
   """
 
   required_hyper_params: ClassVar[tuple[str, ...]] = ()
@@ -78,7 +79,7 @@ class UpdateRule(abc.ABC):
   def summary_fn(
     self, meta_params: types.MetaParams
   ) -> Callable[[types.AgentOuts], dict[str, Any]] | None:
-    """Returns a function that computes what the targets need of outputs.
+    """Returns a function that summarises outputs for `unroll_meta_net`.
 
     A learner may then leave out outputs per action, which are large, and give
     `unroll_meta_net` their summary instead: `agent_out` and the outputs of
@@ -250,7 +251,7 @@ class UpdateRule(abc.ABC):
       The loss of each step [T, B], the new meta-state, and a log of scalars.
     """
     inputs = rollout
-    if not backprop and self.learns_from_fixed_targets:
+    if not backprop and self._sets('learns_from_fixed_targets'):
       # Else their derivatives would be computed, only to be dropped.
       inputs = rollout.replace(
         agent_out=jax.lax.stop_gradient(rollout.agent_out)
@@ -271,6 +272,10 @@ class UpdateRule(abc.ABC):
       rollout, meta_out, hyper_params
     )
     return loss + loss_no_meta, new_meta_state, {**log, **log_no_meta}
+
+  def _sets(self, name: str) -> bool:
+    """Returns whether the class of this rule itself sets an attribute."""
+    return bool(vars(type(self)).get(name, False))
 
   def check_hyper_params(
     self, hyper_params: types.HyperParams, allow_unknown: bool = False

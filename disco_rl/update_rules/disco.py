@@ -48,6 +48,8 @@ class DiscoUpdateRule(base.UpdateRule):
   learns_taken_actions_only = True
   logs_of_all_actions = ('z',)
   learns_from_fixed_targets = True
+  # Whether nothing but the summary of outputs per action is read.
+  reads_summaries = True
 
   def __init__(
     self,
@@ -94,7 +96,8 @@ class DiscoUpdateRule(base.UpdateRule):
     own_option = dict(net_kwargs.get('meta_rnn_kwargs') or {}).get(
       'input_option', option
     )
-    self._reads_only_embeddings = name == 'lstm' and all(
+    is_lstm = meta_nets.META_NETS[name] is meta_nets.LSTM
+    self._reads_only_embeddings = is_lstm and all(
       o is not None and prediction_embeddings.reads_only_embeddings(o)
       for o in (option, own_option)
     )
@@ -161,12 +164,15 @@ class DiscoUpdateRule(base.UpdateRule):
     """Returns the summary of y, z and q; see `base.UpdateRule`.
 
     The summary of y and z are their embeddings, that of q are the means of the
-    distributions, and `z_mean` is the mean of z's logits. Subclasses may read
-    more of the outputs, so they have none unless they override this method.
+    distributions, and `z_mean` is the mean of z's logits. There is none for
+    meta-networks that read more than that, or less; nor for subclasses, unless
+    they set `reads_summaries` themselves.
     """
-    if not self._reads_only_embeddings or type(self) is not DiscoUpdateRule:
+    if not self._reads_only_embeddings or not self._sets('reads_summaries'):
       return None
     networks = prediction_embeddings.get_networks(meta_params)
+    if not all(layers for pair in networks.values() for layers in pair):
+      return None
 
     def summarize(outs: types.AgentOuts) -> dict[str, Any]:
       summary: dict[str, Any] = {

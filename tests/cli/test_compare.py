@@ -2,6 +2,9 @@
 
 import json
 
+import numpy as np
+
+from disco_rl.cli import compare_command
 from disco_rl.cli import main
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
@@ -84,3 +87,14 @@ def test_meta_training_runs_are_compared(tmp_path, capsys):
   _write_config(tmp_path / 'one', command='eval', rule='x', request=request)
   assert main.main(['compare', *folders, f'--out={tmp_path / "e.png"}']) == 2
   assert 'compare those of one command at a time' in capsys.readouterr().err
+
+
+def test_returns_in_meta_training_are_averaged_by_episodes():
+  rows = [
+    {'return/a': 1.0, 'episodes/a': 3.0},
+    {'return/a': -1.0, 'episodes/a': 1.0},
+    {'return/a': float('nan'), 'episodes/a': 0.0},
+  ]
+  assert compare_command._average_return(rows, 'a', 'return/a') == 0.5
+  assert np.isnan(compare_command._average_return(rows[2:], 'a', 'return/a'))
+  assert np.isnan(compare_command._average_return(rows, 'b', None))

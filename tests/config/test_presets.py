@@ -107,7 +107,7 @@ def test_what_a_preset_says_in_steps_follows_the_sizes_set():
   more = ['batching.replay_capacity=64']
   config = _resolve(**request, set=sizes + more).settings
   assert config.batching.replay_capacity == 64
-  with pytest.raises(ValueError, match='steps 1000 are too few'):
+  with pytest.raises(ValueError, match='steps 1000 is too few'):
     _resolve(preset='atari', steps=1000)
 
 

@@ -254,5 +254,5 @@ def test_half_precision_computes_the_same_roughly(name):
 
 def test_precisions_that_the_rule_would_see_are_refused():
   name = 'params=float32,compute=bfloat16,output=bfloat16'
-  with pytest.raises(ValueError, match='which the rule and the loss see'):
+  with pytest.raises(ValueError, match='which the rule and the loss use'):
     _build('conv', precision=name)

@@ -8,6 +8,8 @@ import pytest
 from disco_rl import types
 from disco_rl.learning import learner as learner_lib
 from disco_rl.networks import blocks
+from disco_rl.networks import nets
+from disco_rl.networks import pure
 from disco_rl.update_rules import base
 from disco_rl.update_rules import disco
 from tests.support import golden
@@ -113,6 +115,79 @@ def test_other_inputs_of_the_meta_network_need_whole_outputs():
   )
   assert base.SUMMARY not in out.agent_out
   assert jax.tree.all(jax.tree.map(lambda x: jnp.isfinite(x).all(), out.log))
+
+
+@pytest.mark.parametrize('name', ['y', 'z'])
+def test_meta_networks_that_do_not_read_a_prediction(name):
+  config = _config()
+  option = disco.get_input_option()
+  without = lambda configs: [
+    c for c in configs if not c.source.endswith(f'/{name}')
+  ]
+  with config.unlocked():
+    config.update_rule.net.input_option = types.MetaNetInputOption(
+      base=without(option.base),
+      action_conditional=without(option.action_conditional),
+    )
+  an_agent, eta, state, rollout = _experience(config)
+  assert an_agent.update_rule.summary_fn(eta) is None
+  jax.eval_shape(
+    an_agent.learner.update, eta, state, rollout, jax.random.PRNGKey(1)
+  )
+
+
+class _Scaled(nets.MLP):
+  def unroll(self, inputs, should_reset=None, actions=None):
+    outs = super().unroll(inputs, should_reset, actions)
+    return {name: 2 * out for name, out in outs.items()}
+
+
+class _Called(nets.MLP):
+  def __call__(self, inputs, should_reset=None, actions=None):
+    return super().__call__(inputs, should_reset, actions)
+
+
+class _Heads(nets.MLP):
+  def _head_pass(self, torso):
+    return super()._head_pass(torso)
+
+
+@pytest.mark.parametrize(
+  ('module', 'wanted'),
+  [(nets.MLP, True), (_Heads, True), (_Scaled, False), (_Called, False)],
+)
+def test_networks_that_override_unroll_are_not_bypassed(module, wanted):
+  network = pure.from_module(module)({}, (4,), None, None)
+  assert (network.unroll_reduced is not None) == wanted
+
+
+def test_losses_of_subclasses_may_depend_on_targets():
+  class Own(disco.DiscoUpdateRule):
+    def agent_loss_no_meta(self, rollout, meta_out, hyper_params):
+      del rollout, hyper_params
+      return jnp.sum(meta_out['q_value'][:-1], axis=-1), {}
+
+  config = _config()
+  an_agent, eta, state, _ = _experience(config)
+  inputs = small.rule_inputs(an_agent)
+
+  def loss(q, rule):
+    agent_out = {**inputs.agent_out, 'q': q}
+    per_step, *_ = rule(
+      eta,
+      state.params,
+      {},
+      inputs.replace(agent_out=agent_out),
+      config.hyper_params,
+      state.meta_state,
+      lambda *_: (agent_out, {}),
+      jax.random.PRNGKey(0),
+      None,
+    )
+    return per_step.sum()
+
+  grad = jax.grad(lambda q: loss(q, Own(**config.update_rule)))
+  assert jnp.abs(grad(inputs.agent_out['q'])).sum() > 1
 
 
 def test_subclasses_may_read_whole_outputs():

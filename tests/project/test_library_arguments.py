@@ -5,6 +5,7 @@ import pathlib
 import jax
 from ml_collections import config_dict
 import numpy as np
+import optax
 import pytest
 
 import disco_rl
@@ -160,6 +161,20 @@ def _learner(**arguments):
     (_meta_train, dict(regularizer=5), 'regularizer must be a function, got 5'),
     (_meta_train, dict(agent_optimizer=5), 'agent_optimizer must be an optax'),
     (_meta_train, dict(meta_optimizer='adam'), 'meta_optimizer must be an opt'),
+    (
+      _meta_train,
+      dict(
+        agent_optimizer=optax.sgd(1.0), settings={'agent.learning_rate': 0.1}
+      ),
+      'agent.learning_rate is a setting of the default .* agent_optimizer',
+    ),
+    (
+      _meta_train,
+      dict(
+        meta_optimizer=optax.sgd(1.0), settings={'meta.learning_rate': 5e-4}
+      ),
+      'meta.learning_rate is a setting of the default .* meta_optimizer',
+    ),
     (_meta_train, dict(devices=5), 'devices must be a list of devices of JAX'),
     (_meta_train, dict(out=b'x'), "out must be a path, got b'x'"),
     (_save, dict(path=5), 'path must be a path, got 5'),

@@ -92,7 +92,7 @@ def test_registering_again_replaces_what_is_ones_own_only():
   ):
     with pytest.raises(ValueError, match=f"cannot be registered as '{name}'"):
       register(name, own_rule.Reinforce)
-  with pytest.raises(ValueError, match='wants a class of update rules'):
+  with pytest.raises(ValueError, match='needs a class of update rules'):
     disco_rl.register_rule('other', 3)
 
 

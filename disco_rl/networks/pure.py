@@ -1,0 +1,62 @@
+"""Makes pure functions of Haiku modules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import haiku as hk
+import jax
+
+from disco_rl import types
+
+
+def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
+  """Makes a network factory from a class of Haiku modules.
+
+  Args:
+    module: class of modules that are called with `(observations [B, ...],
+      should_reset [B], actions [B] or None)`. A method `unroll` takes the same
+      with a leading axis of time; without it, modules are called with
+      trajectories, too. A method `unroll_reduced` is optional, see
+      `types.PolicyNetwork`. Their memory is Haiku state.
+
+  Returns:
+    A function from the module's constructor arguments to a `PolicyNetwork`.
+  """
+
+  def build(*args: Any, **kwargs: Any) -> types.PolicyNetwork:
+    def pure(method: Callable[..., Any]) -> Any:
+      return hk.without_apply_rng(
+        hk.transform_with_state(
+          lambda *inputs: method(module(*args, **kwargs), *inputs)
+        )
+      )
+
+    one_step = pure(lambda net, *inputs: net(*inputs))
+    unroll = pure(
+      lambda net, *inputs: getattr(net, 'unroll', net.__call__)(*inputs)
+    )
+    unroll_reduced = pure(lambda net, *inputs: net.unroll_reduced(*inputs))
+    return types.PolicyNetwork(
+      # Compiled: initialising runs the whole network, one operation at a time.
+      init=jax.jit(one_step.init),
+      one_step=one_step.apply,
+      unroll=unroll.apply,
+      unroll_taken=unroll.apply,
+      unroll_reduced=unroll_reduced.apply if _can_reduce(module) else None,
+    )
+
+  return build
+
+
+def _can_reduce(module: Any) -> bool:
+  """Returns whether a module has an `unroll_reduced` that fits its `unroll`.
+
+  It does not if a subclass overrides only `unroll` or `__call__`.
+  """
+  if not isinstance(module, type) or not hasattr(module, 'unroll_reduced'):
+    return False
+  owner = lambda name: next(c for c in module.__mro__ if name in vars(c))
+  return all(
+    issubclass(owner('unroll_reduced'), owner(name))
+    for name in ('unroll', '__call__')
+  )
