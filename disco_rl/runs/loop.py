@@ -144,7 +144,7 @@ def run(
     sinks: called with the rows of each chunk, in this order.
     hooks: called after the sinks, in this order.
     should_stop: whether to stop; called before the first and after every chunk,
-      and after its hooks.
+      after its hooks, and at the end.
 
   Returns:
     The outcome. Hooks were called with its state last.
@@ -187,5 +187,7 @@ def run(
           hook.advanced(done, state, is_last)
   if error is not None:
     return Outcome(state, done, Reason.DIVERGED, error)
-  reason = Reason.FINISHED if done >= total else Reason.INTERRUPTED
+  # A hook may have left work undone after the last step, when interrupted.
+  is_complete = done >= total and not (hooks and should_stop())
+  reason = Reason.FINISHED if is_complete else Reason.INTERRUPTED
   return Outcome(state, done, reason)

@@ -90,6 +90,17 @@ def test_a_run_that_is_interrupted_in_a_hook_ends_there():
   assert hook.told[-3:] == other.told[-3:] == ends
 
 
+def test_a_run_that_is_interrupted_in_its_last_hook_is_not_finished():
+  hook = Recorder()
+  stop = lambda: ('advanced', 3, True) in hook.told
+  outcome = loop.run(
+    counter.Counter(), dict(step=0), 3, hooks=[hook], should_stop=stop
+  )
+  assert outcome.reason is loop.Reason.INTERRUPTED and outcome.done == 3
+  again = loop.run(counter.Counter(), outcome.state, 3, hooks=[hook])
+  assert again.reason is loop.Reason.FINISHED
+
+
 def test_a_diverged_run_ends_with_its_last_finite_state():
   rows, hook = [], Recorder()
   outcome = loop.run(
