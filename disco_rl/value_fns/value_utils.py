@@ -369,9 +369,7 @@ def value_logits_to_scalar(
 ) -> jax.Array:
   """Computes the mean of a categorical value, [..., bins] to [...]."""
   limit = checked_max_abs_value(max_abs_value)
-  with jax.ensure_compile_time_eval():
-    # A constant: XLA would store a computed one for every element.
-    support = jnp.linspace(-limit, limit, value_logits.shape[-1])
+  support = jnp.linspace(-limit, limit, value_logits.shape[-1])
   return jnp.sum(jax.nn.softmax(value_logits) * support, axis=-1)
 
 
