@@ -54,15 +54,19 @@ class RuleEvaluation:
     self._env_fns = env_fns or {}
     self._envs = dict(settings.eval.env or settings.env)
     self._check_baseline()
-    self._populations = {}
-    for name in self._envs:
-      agent_settings = resolve.meta_agent_settings(settings, name)
-      with agent_settings.unlocked():
-        # Rules that do not need a critic have one in meta-training only.
-        if not _needs_critic(agent_settings):
-          del agent_settings['value_fn']
-        agent_settings.learning_rate = settings.eval.learning_rate
-      self._populations[name] = self._population(name, agent_settings)
+    self._populations: dict[str, population_lib.Population] = {}
+    try:
+      for name in self._envs:
+        agent_settings = resolve.meta_agent_settings(settings, name)
+        with agent_settings.unlocked():
+          # Rules that do not need a critic have one in meta-training only.
+          if not _needs_critic(agent_settings):
+            del agent_settings['value_fn']
+          agent_settings.learning_rate = settings.eval.learning_rate
+        self._populations[name] = self._population(name, agent_settings)
+    except BaseException:
+      self.close()  # Environments on the host may have processes.
+      raise
 
   def check_memory(self) -> None:
     """Raises a `ValueError` if there is not enough memory for an evaluation."""
