@@ -149,21 +149,20 @@ class PolicyNetwork:
     init: `(rng, observations [B, ...], should_reset [B]) -> (params, state)`.
     one_step: an `AgentStepFn`.
     unroll: an `AgentUnrollFn`.
-    unroll_taken: like `unroll` with one more argument, actions [T+1, B].
-      Outputs per action are computed only for those actions, as [T+1, B, ...]
-      without the axis of actions, which makes learning faster. May be None.
-    unroll_reduced: like `unroll` with one more argument, a function from
-      outputs of rows, name to [n, ...], to a tree of [n, ...], which is applied
-      to all steps [T+1, B] in blocks of rows. Returns its result instead of the
-      outputs, as [T+1, B, ...], so that outputs per action are never stored.
-      May be None.
+    embed: like `unroll`, but returns an embedding, [T+1, B, D], instead of the
+      outputs. None, here and below, for a network without stages.
+    predict: `(params, embedding [..., D], actions [...] or None) -> outputs`,
+      which computes every row separately. `unroll` is `predict` after `embed`,
+      without actions. With actions, outputs per action are computed only for
+      those, without the axis of actions. With both stages, learning computes
+      outputs in blocks, and only those it needs.
   """
 
   init: Callable[..., tuple[AgentParams, HaikuState]]
   one_step: AgentStepFn
   unroll: AgentUnrollFn
-  unroll_taken: Callable[..., tuple[AgentOuts, HaikuState]] | None = None
-  unroll_reduced: Callable[..., tuple[Any, HaikuState]] | None = None
+  embed: Callable[..., tuple[Array, HaikuState]] | None = None
+  predict: Callable[..., AgentOuts] | None = None
 
 
 def mid_or_last(is_last: Array) -> Array:

@@ -168,9 +168,16 @@ class LearnerStep:
     params = state.params
     net_state = rollout.first_state(time_axis=0)
     summarize = None
-    if self._unrolls.can_summarize and not whole_outputs:
+    if self._unrolls.has_stages and not whole_outputs:
       summarize = self.update_rule.summary_fn(eta)
-    outputs = self._unrolls.for_learning(params, net_state, rollout, summarize)
+    outputs = self._unrolls.for_learning(
+      params,
+      net_state,
+      rollout,
+      summarize,
+      by_streams=not backprop
+      and self.update_rule.declares('learns_streams_separately'),
+    )
     agent_out = outputs.agent_out
     critic_state, value_out, critic_log = self._update_critic(
       state.critic, rollout, agent_out['logits']
@@ -209,18 +216,18 @@ class LearnerStep:
         ),
       )
     else:
-      # The gradient is taken with respect to the agent's outputs, then pulled
-      # back to θ through the unroll above.
-      (total_loss, log), out_grads = jax.value_and_grad(
-        lambda outs: self._loss(
-          inputs.replace(agent_out=outs, actions=outputs.learned_actions),
-          meta_out,
-          weights,
+      data = (inputs.replace(agent_out={}), meta_out, weights)
+
+      def loss_fn(outs: Any, actions: Any, select: unrolls.SelectFn) -> Any:
+        own_inputs, own_meta_out, own_weights = select(data)
+        return self._loss(
+          own_inputs.replace(agent_out=outs, actions=actions),
+          own_meta_out,
+          own_weights,
           backprop,
-        ),
-        has_aux=True,
-      )(outputs.learned_out)
-      (grads,) = outputs.pullback(out_grads)
+        )
+
+      (total_loss, log), grads = outputs.gradient(loss_fn)
     log['total_loss'] = total_loss
     if summarize is not None:
       log |= self.update_rule.summary_log(agent_out[base.SUMMARY])

@@ -2,39 +2,53 @@
 
 A rule reads all outputs to compute its targets, and its losses read some of
 them again. What is large, outputs per action, is computed as sparingly as rule
-and network permit: for losses, only for the actions taken; for targets, as a
-summary (see `UpdateRule.summary_fn`). All ways give the same numbers up to
-rounding.
+and network permit: for losses, only for the actions taken and for a few streams
+at a time; for targets, as a summary (see `UpdateRule.summary_fn`). All ways
+give the same numbers up to rounding.
 """
 
 from collections.abc import Callable
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from disco_rl import types
+from disco_rl.networks import blocks
 from disco_rl.update_rules import base
 
 SummaryFn = Callable[[types.AgentOuts], dict[str, Any]]
+# Selects streams from a tree of [T, B, ...].
+SelectFn = Callable[[Any], Any]
+# A function of outputs [T+1, B', ...], of the index of the taken actions in
+# them [T+1, B'], and of a function that selects the B' streams; returns a loss
+# that is summed over streams, and a log of averages.
+LossFn = Callable[
+  [types.AgentOuts, types.Array, SelectFn], tuple[jax.Array, types.LogDict]
+]
+# The loss, its log and its gradient in θ.
+Gradient = tuple[tuple[jax.Array, types.LogDict], types.AgentParams]
+
+# Elements of an output of the streams that are learned from at a time, 1.2 MB
+# in float32. Some ten such arrays are in use at once.
+STREAM_ELEMENTS = 300_000
 
 
 class Outputs(NamedTuple):
-  """The network's outputs along a rollout, and their pullback to θ."""
+  """The network's outputs along a rollout."""
 
   # All of them, leaves [T+1, B, ...], or a summary of those per action.
   agent_out: dict[str, Any]
   net_state: types.HaikuState  # After the rollout.
-  learned_out: types.AgentOuts  # Those the loss is a function of.
-  learned_actions: types.Array  # [T+1, B], index of the taken actions in them.
-  pullback: Callable[[types.AgentOuts], tuple[types.AgentParams]]
+  gradient: Callable[[LossFn], Gradient]  # Of a loss of the outputs.
 
 
 class Unrolls:
   """Unrolls a network for a rule.
 
   Attributes:
-    can_summarize: whether the network can compute a summary.
+    has_stages: whether the network's outputs can be computed in blocks.
   """
 
   def __init__(
@@ -48,17 +62,14 @@ class Unrolls:
       network: a `PolicyNetwork`, or only its unroll function.
       update_rule: the rule.
     """
-    self._unroll_taken = self._unroll_reduced = None
+    self._embed = self._predict = None
     if isinstance(network, types.PolicyNetwork):
       self._unroll = network.unroll
       if update_rule.learns_taken_actions_only:
-        self._unroll_taken = network.unroll_taken
-        self._unroll_reduced = network.unroll_reduced
+        self._embed, self._predict = network.embed, network.predict
     else:
       self._unroll = network
-    self.can_summarize = (
-      self._unroll_taken is not None and self._unroll_reduced is not None
-    )
+    self.has_stages = self._embed is not None and self._predict is not None
     # Only the names are needed; they do not depend on the number of actions.
     one_action = types.ActionSpec((), jnp.int32, 0, 0)
     self._model_outputs = frozenset(update_rule.model_output_spec(one_action))
@@ -84,13 +95,13 @@ class Unrolls:
       outputs per action, [T+1, B]: 0 if there are no others.
     """
     inputs = (params, net_state, rollout.observations, rollout.is_last)
-    if self._unroll_taken is None:
+    if self._embed is None:
       outs, _ = self._unroll(*inputs)
       return outs, rollout.actions
-    outs, _ = self._unroll_taken(*inputs, rollout.actions)
+    embedding, _ = self._embed(*inputs)
     outs = {
-      name: out[:, :, None] if name in self._model_outputs else out
-      for name, out in outs.items()
+      **self._predict_flat(params, embedding),
+      **self._predict_model(params, embedding, rollout.actions),
     }
     return outs, jnp.zeros_like(rollout.actions)
 
@@ -100,6 +111,7 @@ class Unrolls:
     net_state: types.HaikuState,
     rollout: types.ActorRollout,
     summarize: SummaryFn | None,
+    by_streams: bool = False,
   ) -> Outputs:
     """Unrolls the network for the rule's targets and losses.
 
@@ -108,42 +120,55 @@ class Unrolls:
       net_state: the network's state before the first step.
       rollout: leaves [T+1, B, ...].
       summarize: the rule's `summary_fn`; None for whole outputs.
+      by_streams: whether the loss may be computed and differentiated for a few
+        streams at a time, which takes less memory. Its gradient should then not
+        be differentiated again, since nothing is stored for that.
 
     Returns:
-      The outputs, and the pullback to θ of those the loss depends on.
+      The outputs, and a function that differentiates losses of them.
     """
-    unroll: Callable[..., Any] = lambda params: self._unroll(
-      params, net_state, rollout.observations, rollout.is_last
-    )
-    if self._unroll_taken is None:
-      agent_out, pullback, new_net_state = jax.vjp(unroll, params, has_aux=True)
-      return Outputs(
-        agent_out, new_net_state, agent_out, rollout.actions, pullback
+    inputs = (net_state, rollout.observations, rollout.is_last)
+    if self._embed is None:
+      agent_out, pullback, net_state = jax.vjp(
+        lambda params: self._unroll(params, *inputs), params, has_aux=True
       )
-    learned_out, pullback, actions = jax.vjp(
-      lambda params: self.for_loss(params, net_state, rollout),
-      params,
-      has_aux=True,
+      return Outputs(
+        dict(agent_out),
+        net_state,
+        _gradient_of_outputs(agent_out, rollout.actions, pullback),
+      )
+    embed = self._embed
+    embedding, pull_embedding, net_state = jax.vjp(
+      lambda params: embed(params, *inputs), params, has_aux=True
     )
+    flat_out, pull_flat = jax.vjp(self._predict_flat, params, embedding)
+    agent_out: dict[str, Any]
     if summarize is None:
-      agent_out, new_net_state = unroll(params)
-      return Outputs(agent_out, new_net_state, learned_out, actions, pullback)
-    assert self._unroll_reduced is not None
-    flat_out = {
-      name: out
-      for name, out in learned_out.items()
-      if name not in self._model_outputs
-    }
-    model_summary, new_net_state = self._unroll_reduced(
-      params,
-      net_state,
-      rollout.observations,
-      rollout.is_last,
-      lambda outs: summarize({k: outs[k] for k in self._model_outputs}),
-    )
-    summary = {**summarize(flat_out), **model_summary}
-    agent_out = {**flat_out, base.SUMMARY: summary}
-    return Outputs(agent_out, new_net_state, learned_out, actions, pullback)
+      agent_out = dict(self._predict_all(params, embedding))
+    else:
+      model_summary = self._reduce(
+        params,
+        embedding,
+        lambda outs: summarize({k: outs[k] for k in self._model_outputs}),
+      )
+      summary = {**summarize(flat_out), **model_summary}
+      agent_out = {**flat_out, base.SUMMARY: summary}
+    num_blocks = 1
+    if by_streams:
+      num_blocks = self._num_stream_blocks(params, embedding, rollout.actions)
+
+    def gradient(loss_fn: LossFn) -> Gradient:
+      out, flat_grads, model_grads, embedding_grads = self._heads_gradient(
+        loss_fn, flat_out, params, embedding, rollout.actions, num_blocks
+      )
+      head_grads, more_embedding_grads = pull_flat(flat_grads)
+      (embed_grads,) = pull_embedding(embedding_grads + more_embedding_grads)
+      grads = jax.tree.map(
+        lambda *own: sum(own), model_grads, head_grads, embed_grads
+      )
+      return out, grads
+
+    return Outputs(agent_out, net_state, gradient)
 
   def for_target(self, summarize: SummaryFn | None) -> types.AgentUnrollFn:
     """Makes the unroll function that the rule applies to its target network.
@@ -157,10 +182,190 @@ class Unrolls:
     """
     if summarize is None:
       return self._unroll
-    assert self._unroll_reduced is not None
-    unroll_reduced = self._unroll_reduced
+    assert self._embed is not None
+    embed, reduce = self._embed, _with_logits(summarize)
 
-    def reduce(outs: types.AgentOuts) -> dict[str, Any]:
-      return {'logits': outs['logits'], base.SUMMARY: summarize(outs)}
+    def unroll(params: types.AgentParams, *inputs: Any) -> Any:
+      embedding, net_state = embed(params, *inputs)
+      return self._reduce(params, embedding, reduce), net_state
 
-    return lambda *inputs: unroll_reduced(*inputs, reduce)
+    return unroll
+
+  def _predict_all(
+    self, params: types.AgentParams, embedding: types.Array
+  ) -> types.AgentOuts:
+    assert self._predict is not None
+    return self._predict(params, embedding, None)
+
+  def _predict_flat(
+    self, params: types.AgentParams, embedding: types.Array
+  ) -> dict[str, Any]:
+    """Computes the outputs that do not depend on an action."""
+    any_actions = jnp.zeros(embedding.shape[:-1], jnp.int32)
+    outs = self._predict_taken(params, embedding, any_actions)
+    return {k: x for k, x in outs.items() if k not in self._model_outputs}
+
+  def _predict_model(
+    self,
+    params: types.AgentParams,
+    embedding: types.Array,
+    actions: types.Array,
+  ) -> types.AgentOuts:
+    """Computes outputs per action for one action, as if there were no others.
+
+    Args:
+      params: θ.
+      embedding: [T+1, B, D].
+      actions: [T+1, B].
+
+    Returns:
+      Name to [T+1, B, 1, ...].
+    """
+    outs = self._predict_taken(params, embedding, actions)
+    return {k: outs[k][:, :, None] for k in self._model_outputs}
+
+  def _predict_taken(
+    self,
+    params: types.AgentParams,
+    embedding: types.Array,
+    actions: types.Array,
+  ) -> types.AgentOuts:
+    assert self._predict is not None
+    return self._predict(params, embedding, actions)
+
+  def _reduce(
+    self,
+    params: types.AgentParams,
+    embedding: types.Array,
+    reduce_fn: Callable[[types.AgentOuts], Any],
+  ) -> Any:
+    """Applies a function of rows to the outputs, in blocks of rows.
+
+    Args:
+      params: θ.
+      embedding: [T+1, B, D].
+      reduce_fn: from outputs, name to [n, ...], to a tree of [n, ...].
+
+    Returns:
+      Its results, a tree of [T+1, B, ...].
+    """
+    rows = embedding.reshape(-1, embedding.shape[-1])
+    outs = blocks.map_rows(
+      lambda rows: reduce_fn(self._predict_all(params, rows)),
+      rows,
+      _width(jax.eval_shape(self._predict_all, params, rows[:1])),
+    )
+    return jax.tree.map(
+      lambda x: x.reshape(*embedding.shape[:-1], *x.shape[1:]), outs
+    )
+
+  def _num_stream_blocks(
+    self,
+    params: types.AgentParams,
+    embedding: types.Array,
+    actions: types.Array,
+  ) -> int:
+    """Returns the number of blocks of streams to learn from one by one."""
+    outs = jax.eval_shape(self._predict_taken, params, embedding, actions)
+    elements = actions.size * _width(outs, num_dims=2)
+    return blocks.even_number_of_blocks(
+      actions.shape[1], -(-elements // STREAM_ELEMENTS)
+    )
+
+  def _heads_gradient(
+    self,
+    loss_fn: LossFn,
+    flat_out: types.AgentOuts,
+    params: types.AgentParams,
+    embedding: types.Array,
+    actions: types.Array,
+    num_blocks: int,
+  ) -> Any:
+    """Differentiates a loss, one block of streams after the other.
+
+    Args:
+      loss_fn: the loss.
+      flat_out: the outputs that do not depend on an action, [T+1, B, ...].
+      params: θ.
+      embedding: [T+1, B, D].
+      actions: [T+1, B].
+      num_blocks: number of blocks, a divisor of B.
+
+    Returns:
+      The loss and its log, and the gradients in `flat_out`, in `params` (of
+      outputs per action), and in `embedding`.
+    """
+
+    def of_streams(flat_out: types.AgentOuts, select: SelectFn) -> Any:
+      taken = select(actions)
+      out, grads = jax.value_and_grad(
+        lambda flat_out, params, embedding: loss_fn(
+          {**flat_out, **self._predict_model(params, embedding, taken)},
+          jnp.zeros_like(taken),
+          select,
+        ),
+        argnums=(0, 1, 2),
+        has_aux=True,
+      )(select(flat_out), params, select(embedding))
+      return out, *grads
+
+    if num_blocks == 1:
+      return of_streams(flat_out, lambda tree: tree)
+    size = actions.shape[1] // num_blocks
+
+    def step(carry: Any, index: jax.Array) -> Any:
+      # Outputs are replaced by their gradients, which takes no more memory.
+      flat, params_grads = carry
+      start = index * size
+      out, flat_grads, own_params_grads, embedding_grads = of_streams(
+        flat,
+        lambda tree: jax.tree.map(
+          lambda x: jax.lax.dynamic_slice_in_dim(x, start, size, 1), tree
+        ),
+      )
+      flat = jax.tree.map(
+        lambda x, g: jax.lax.dynamic_update_slice_in_dim(x, g, start, 1),
+        flat,
+        flat_grads,
+      )
+      params_grads = jax.tree.map(jnp.add, params_grads, own_params_grads)
+      return (flat, params_grads), (out, embedding_grads)
+
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    (flat_grads, params_grads), ((losses, logs), parts) = jax.lax.scan(
+      step, (flat_out, zeros), jnp.arange(num_blocks)
+    )
+    out = jnp.sum(losses), jax.tree.map(lambda x: jnp.mean(x, axis=0), logs)
+    embedding_grads = jnp.moveaxis(parts, 0, 1).reshape(embedding.shape)
+    return out, flat_grads, params_grads, embedding_grads
+
+
+def _gradient_of_outputs(
+  outs: types.AgentOuts,
+  actions: types.Array,
+  pullback: Callable[[types.AgentOuts], tuple[types.AgentParams]],
+) -> Callable[[LossFn], Gradient]:
+  """Differentiates a loss in the outputs, and pulls the gradient back to θ."""
+
+  def gradient(loss_fn: LossFn) -> Gradient:
+    out, out_grads = jax.value_and_grad(
+      lambda outs: loss_fn(outs, actions, lambda tree: tree), has_aux=True
+    )(outs)
+    (grads,) = pullback(out_grads)
+    return out, grads
+
+  return gradient
+
+
+def _with_logits(
+  summarize: SummaryFn,
+) -> Callable[[types.AgentOuts], dict[str, Any]]:
+  return lambda outs: {
+    'logits': outs['logits'],
+    base.SUMMARY: summarize(outs),
+  }
+
+
+def _width(outs: Any, num_dims: int = 1) -> int:
+  """Returns the elements per row of the widest output, [n, ...]."""
+  return max(math.prod(x.shape[num_dims:]) for x in jax.tree.leaves(outs))

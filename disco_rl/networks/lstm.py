@@ -73,7 +73,7 @@ def unroll(
   Returns:
     The hidden vectors [T, B, H], and the final state.
   """
-  gates_x: jax.Array = jnp.asarray(xs) @ weights.w_x + weights.b  # [T, B, 4H]
+  gates_x: jax.Array = jnp.asarray(xs) @ weights.w_x  # [T, B, 4H]
   keep = 1.0 - jnp.asarray(should_reset, gates_x.dtype)[..., None]  # [T, B, 1]
 
   def step(
@@ -81,7 +81,9 @@ def unroll(
   ) -> tuple[hk.LSTMState, jax.Array]:
     gates_x_t, keep_t = inputs
     hidden, cell = state.hidden * keep_t, state.cell * keep_t
-    state = apply_gates(gates_x_t + hidden @ weights.w_h, cell)
+    # The bias is added here, where it costs no pass over all steps.
+    gates = gates_x_t + hidden @ weights.w_h + weights.b
+    state = apply_gates(gates, cell)
     return state, state.hidden
 
   zeros = jnp.zeros_like(gates_x[0, :, : weights.w_h.shape[0]])

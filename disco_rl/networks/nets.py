@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import action_models
-from disco_rl.networks import blocks
 from disco_rl.networks import cores
 from disco_rl.networks import initializers
 from disco_rl.networks import precision as precision_lib
@@ -62,9 +61,6 @@ class MLPHeadNet(hk.Module):
     """
     super().__init__(name=module_name)
     self._out_spec = out_spec
-    self._widest_output = max(
-      [math.prod(spec.shape) for spec in out_spec.values()], default=1
-    )
     self._head_w_init = initializers.truncated_normal(head_w_init_std)
     self._core = None
     if core is not None:
@@ -78,60 +74,54 @@ class MLPHeadNet(hk.Module):
         out_spec=model_out_spec,
         **(model_kwargs or {}),
       )
-      num_actions = utils.get_num_actions_from_spec(action_spec)
-      self._widest_output = num_actions * max(
-        math.prod(spec.shape) for spec in model_out_spec.values()
-      )
 
   def __call__(
     self,
     inputs: Any,
     should_reset: types.Array | None = None,
     actions: types.Array | None = None,
-    reduce_fn: Callable[[dict[str, jax.Array]], Any] | None = None,
+    stage: str | None = None,
   ) -> Any:
-    """Applies the network.
+    """Applies the network, or one of its two stages.
+
+    Both stages are in this method, since the names of other methods would
+    become part of the parameter names.
 
     Args:
-      inputs: observations, tree of [T, B, ...] or [B, ...].
+      inputs: observations, tree of [T, B, ...] or [B, ...]; embeddings [..., D]
+        for the stage `'predict'`.
       should_reset: [T, B] or [B], True where the memory is reset before the
         step. None for one step, [B], and no resets.
       actions: [T, B] or [B], the actions to predict for; None for all actions.
-      reduce_fn: applied to the outputs in blocks of rows, if given; a function
-        from outputs of rows [n, ...] to a tree of [n, ...]. Not together with
-        `actions`.
+      stage: None for both stages, `'embed'` or `'predict'`; see the methods of
+        these names.
 
     Returns:
       Name to [T, B, *spec.shape] or [B, *spec.shape]. Without `actions`, the
       outputs of the action model have an axis of actions before `spec.shape`.
-      With `reduce_fn`, its results, as [T, B, ...] or [B, ...].
+      For the stage `'embed'`, the embedding, [T, B, D] or [B, D].
     """
-    if should_reset is None:
-      should_reset = _no_resets(inputs, num_dims=1)
-    shape = jnp.shape(should_reset)
-    merge = lambda x: jnp.asarray(x).reshape(-1, *x.shape[len(shape) :])
-    embedding = self._embedding_pass(jax.tree.map(merge, inputs))
-    if self._core is not None:
-      embedding = self._core_pass(
-        embedding.reshape(-1, shape[-1], embedding.shape[-1]),
-        jnp.reshape(should_reset, (-1, shape[-1])),
-      )
-      embedding = embedding.reshape(-1, embedding.shape[-1])
-    actions = None if actions is None else merge(actions)
-
-    # No method, whose name would become part of the parameter names.
-    def predict(embedding: jax.Array) -> dict[str, jax.Array]:
-      outs = self._head_pass(embedding)
-      if self._action_model is not None:
-        outs.update(self._action_model(embedding, actions))
-      return outs
-
-    if reduce_fn is None:
-      outs = predict(embedding)
+    if stage == 'predict':
+      shape, embedding = inputs.shape[:-1], inputs.reshape(-1, inputs.shape[-1])
     else:
-      outs = blocks.map_rows(
-        lambda rows: reduce_fn(predict(rows)), embedding, self._widest_output
-      )
+      if should_reset is None:
+        should_reset = _no_resets(inputs, num_dims=1)
+      shape = jnp.shape(should_reset)
+      merge = lambda x: jnp.asarray(x).reshape(-1, *x.shape[len(shape) :])
+      embedding = self._embedding_pass(jax.tree.map(merge, inputs))
+      if self._core is not None:
+        embedding = self._core_pass(
+          embedding.reshape(-1, shape[-1], embedding.shape[-1]),
+          jnp.reshape(should_reset, (-1, shape[-1])),
+        )
+        embedding = embedding.reshape(-1, embedding.shape[-1])
+      if stage == 'embed':
+        return embedding.reshape(*shape, -1)
+    outs = self._head_pass(embedding)
+    if self._action_model is not None:
+      if actions is not None:
+        actions = jnp.reshape(actions, -1)
+      outs.update(self._action_model(embedding, actions))
     return jax.tree.map(lambda x: x.reshape(shape + x.shape[1:]), outs)
 
   def unroll(
@@ -155,25 +145,35 @@ class MLPHeadNet(hk.Module):
       should_reset = _no_resets(inputs, num_dims=2)
     return self(inputs, should_reset, actions)
 
-  def unroll_reduced(
-    self,
-    inputs: Any,
-    should_reset: types.Array | None,
-    reduce_fn: Callable[[dict[str, jax.Array]], Any],
-  ) -> Any:
-    """Applies the network along a trajectory, and `reduce_fn` to its outputs.
+  def embed(
+    self, inputs: Any, should_reset: types.Array | None = None
+  ) -> jax.Array:
+    """Applies torso and memory along a trajectory.
 
     Args:
       inputs: see `unroll`.
       should_reset: see `unroll`.
-      reduce_fn: see `__call__`.
 
     Returns:
-      The results of `reduce_fn`, a tree of [T, B, ...].
+      [T, B, D], which `predict` computes the outputs from.
     """
     if should_reset is None:
       should_reset = _no_resets(inputs, num_dims=2)
-    return self(inputs, should_reset, None, reduce_fn)
+    return self(inputs, should_reset, stage='embed')
+
+  def predict(
+    self, embedding: jax.Array, actions: types.Array | None = None
+  ) -> dict[str, jax.Array]:
+    """Computes the outputs from embeddings, each row separately.
+
+    Args:
+      embedding: [..., D].
+      actions: [...], the actions to predict for; None for all actions.
+
+    Returns:
+      The outputs, as in `__call__`.
+    """
+    return self(embedding, None, actions, stage='predict')
 
   # The two method names are part of the parameter names.
 

@@ -27,42 +27,32 @@ def with_policy(
     The network.
   """
 
-  def wrap(apply: Callable[..., Any] | None) -> Any:
-    if apply is None:
-      return None
-
+  def wrap(apply: Callable[..., Any]) -> Any:
     def wrapped(
       params: Any, state: Any, observations: Any, *args: Any
-    ) -> tuple[types.AgentOuts, types.HaikuState]:
+    ) -> tuple[Any, types.HaikuState]:
       inputs = policy.cast_to_compute((params, state, observations))
       with observations_lib.computing_in(policy.compute_dtype):
         return policy.cast_to_output(apply(*inputs, *args))
 
     return wrapped
 
-  unroll_reduced = wrap(network.unroll_reduced)
+  embed = predict = None
+  if network.embed is not None and network.predict is not None:
+    embed, apply_predict = wrap(network.embed), network.predict
 
-  def wrapped_reduced(
-    params: Any,
-    state: Any,
-    observations: Any,
-    should_reset: Any,
-    reduce_fn: Callable[[Any], Any],
-  ) -> tuple[Any, types.HaikuState]:
-    return unroll_reduced(
-      params,
-      state,
-      observations,
-      should_reset,
-      lambda outs: reduce_fn(policy.cast_to_output(outs)),
-    )
+    def predict(
+      params: Any, embedding: Any, actions: Any = None
+    ) -> types.AgentOuts:
+      inputs = policy.cast_to_compute((params, embedding))
+      return policy.cast_to_output(apply_predict(*inputs, actions))
 
   return types.PolicyNetwork(
     init=network.init,
     one_step=wrap(network.one_step),
     unroll=wrap(network.unroll),
-    unroll_taken=wrap(network.unroll_taken),
-    unroll_reduced=None if unroll_reduced is None else wrapped_reduced,
+    embed=embed,
+    predict=predict,
   )
 
 

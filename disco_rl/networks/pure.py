@@ -16,7 +16,7 @@ def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
     module: class of modules that are called with `(observations [B, ...],
       should_reset [B], actions [B] or None)`. A method `unroll` takes the same
       with a leading axis of time; without it, modules are called with
-      trajectories, too. A method `unroll_reduced` is optional, see
+      trajectories, too. Methods `embed` and `predict` are optional, see
       `types.PolicyNetwork`. Their memory is Haiku state.
 
   Returns:
@@ -35,28 +35,36 @@ def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
     unroll = pure(
       lambda net, *inputs: getattr(net, 'unroll', net.__call__)(*inputs)
     )
-    unroll_reduced = pure(lambda net, *inputs: net.unroll_reduced(*inputs))
+    embed = predict = None
+    if _has_stages(module):
+      embed = pure(lambda net, *inputs: net.embed(*inputs)).apply
+      apply_predict = pure(lambda net, *inputs: net.predict(*inputs)).apply
+      predict = lambda params, *inputs: apply_predict(params, {}, *inputs)[0]
     return types.PolicyNetwork(
       # Compiled: initialising runs the whole network, one operation at a time.
       init=jax.jit(one_step.init),
       one_step=one_step.apply,
       unroll=unroll.apply,
-      unroll_taken=unroll.apply,
-      unroll_reduced=unroll_reduced.apply if _can_reduce(module) else None,
+      embed=embed,
+      predict=predict,
     )
 
   return build
 
 
-def _can_reduce(module: Any) -> bool:
-  """Returns whether a module has an `unroll_reduced` that fits its `unroll`.
+def _has_stages(module: Any) -> bool:
+  """Returns whether a module has stages that fit its `unroll`.
 
   It does not if a subclass overrides only `unroll` or `__call__`.
   """
-  if not isinstance(module, type) or not hasattr(module, 'unroll_reduced'):
+  stages = ('embed', 'predict')
+  if not isinstance(module, type) or not all(
+    hasattr(module, s) for s in stages
+  ):
     return False
   owner = lambda name: next(c for c in module.__mro__ if name in vars(c))
   return all(
-    issubclass(owner('unroll_reduced'), owner(name))
+    issubclass(owner(stage), owner(name))
+    for stage in stages
     for name in ('unroll', '__call__')
   )

@@ -42,6 +42,10 @@ class UpdateRule(abc.ABC):
     learns_from_fixed_targets: whether no gradients pass to θ through the
       targets, unless meta-gradients do. Holds for the class that sets it and
       not for its subclasses, whose losses may differ.
+    learns_streams_separately: whether the losses of a stream depend on that
+      stream only, and the entries of their logs are averages over steps and
+      streams. Learners may then compute the losses of a few streams at a time.
+      Holds for the class that sets it, too.
   """
 
   required_hyper_params: ClassVar[tuple[str, ...]] = ()
@@ -51,6 +55,7 @@ class UpdateRule(abc.ABC):
   learns_taken_actions_only: ClassVar[bool] = False
   logs_of_all_actions: ClassVar[tuple[str, ...]] = ()
   learns_from_fixed_targets: ClassVar[bool] = False
+  learns_streams_separately: ClassVar[bool] = False
 
   def init_params(
     self, rng: chex.PRNGKey
@@ -251,7 +256,7 @@ class UpdateRule(abc.ABC):
       The loss of each step [T, B], the new meta-state, and a log of scalars.
     """
     inputs = rollout
-    if not backprop and self._sets('learns_from_fixed_targets'):
+    if not backprop and self.declares('learns_from_fixed_targets'):
       # Else their derivatives would be computed, only to be dropped.
       inputs = rollout.replace(
         agent_out=jax.lax.stop_gradient(rollout.agent_out)
@@ -273,8 +278,15 @@ class UpdateRule(abc.ABC):
     )
     return loss + loss_no_meta, new_meta_state, {**log, **log_no_meta}
 
-  def _sets(self, name: str) -> bool:
-    """Returns whether the class of this rule itself sets an attribute."""
+  def declares(self, name: str) -> bool:
+    """Returns whether the class of this rule itself sets an attribute.
+
+    Properties of methods are not inherited, since subclasses may override the
+    methods.
+
+    Args:
+      name: the attribute, e.g. `'learns_streams_separately'`.
+    """
     return bool(vars(type(self)).get(name, False))
 
   def check_hyper_params(

@@ -48,6 +48,7 @@ class DiscoUpdateRule(base.UpdateRule):
   learns_taken_actions_only = True
   logs_of_all_actions = ('z',)
   learns_from_fixed_targets = True
+  learns_streams_separately = True
   # Whether nothing but the summary of outputs per action is read.
   reads_summaries = True
 
@@ -168,7 +169,7 @@ class DiscoUpdateRule(base.UpdateRule):
     meta-networks that read more than that, or less; nor for subclasses, unless
     they set `reads_summaries` themselves.
     """
-    if not self._reads_only_embeddings or not self._sets('reads_summaries'):
+    if not self._reads_only_embeddings or not self.declares('reads_summaries'):
       return None
     networks = prediction_embeddings.get_networks(meta_params)
     if not all(layers for pair in networks.values() for layers in pair):

@@ -111,19 +111,27 @@ def test_vmap_grad_and_leaks(network):
   leaks.check_none(loss, params)
 
 
-def test_taken_actions_are_rows_of_all_actions(network):
-  if network.unroll_taken is None:
-    return  # Such a network need not have it.
+def test_stages_make_up_the_unroll(network):
+  if network.embed is None:
+    return  # Such a network need not have stages.
   params, state = _init(network)
-  resets = jnp.zeros((T + 1, B), bool)
+  resets = jnp.zeros((T + 1, B), bool).at[2, 0].set(True)
   actions = jax.random.randint(jax.random.PRNGKey(1), (T + 1, B), 0, 3)
-  outs, _ = jax.jit(network.unroll)(params, state, OBSERVATIONS, resets)
-  taken, _ = jax.jit(network.unroll_taken)(
-    params, state, OBSERVATIONS, resets, actions
+  outs, new_state = jax.jit(network.unroll)(params, state, OBSERVATIONS, resets)
+  embedding, embed_state = jax.jit(network.embed)(
+    params, state, OBSERVATIONS, resets
   )
+  golden.check_trees_close(embed_state, new_state, 1e-5)
+  predict = jax.jit(network.predict)
+  golden.check_trees_close(predict(params, embedding, None), outs, 1e-5)
+  # Rows of any shape, and in any order.
+  rows = embedding.reshape(-1, embedding.shape[-1])[::-1]
+  for name, out in predict(params, rows, None).items():
+    wanted = outs[name].reshape(-1, *outs[name].shape[2:])[::-1]
+    np.testing.assert_allclose(out, wanted, 1e-5, 1e-5)
   for name in ('z', 'q'):
     outs[name] = utils.batch_lookup(outs[name], actions)
-  golden.check_trees_close(taken, outs, 1e-5)
+  golden.check_trees_close(predict(params, embedding, actions), outs, 1e-5)
 
 
 def test_nothing_is_mutated(network):
@@ -241,15 +249,20 @@ def test_half_precision_computes_the_same_roughly(name):
   differs = jax.tree.map(lambda a, b: (a != b).any(), actual, wanted)
   assert any(jax.tree.leaves(differs))
   # Most of the program's products are inside the functions it is made of.
+  embedding, _ = half.embed(params, state, OBSERVATIONS, resets)
   actions = jnp.zeros((T + 1, B), jnp.int32)
-  for apply, more in ((half.unroll, ()), (half.unroll_taken, (actions,))):
-    program = str(
-      jax.make_jaxpr(apply)(params, state, OBSERVATIONS, resets, *more)
-    )
+  observed = (params, state, OBSERVATIONS, resets)
+  for apply, inputs in (
+    (half.unroll, observed),
+    (half.embed, observed),
+    (half.predict, (params, embedding, None)),
+    (half.predict, (params, embedding, actions)),
+  ):
+    program = str(jax.make_jaxpr(apply)(*inputs))
     products = re.findall(
       r':(\w+)\[[\d,]*\] = (?:dot_general|conv_general_dilated)', program
     )
-    assert len(products) > 3 and set(products) == {'bf16'}
+    assert products and set(products) == {'bf16'}
 
 
 def test_precisions_that_the_rule_would_see_are_refused():

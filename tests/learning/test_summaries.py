@@ -7,6 +7,7 @@ import pytest
 
 from disco_rl import types
 from disco_rl.learning import learner as learner_lib
+from disco_rl.learning import unrolls
 from disco_rl.networks import blocks
 from disco_rl.networks import nets
 from disco_rl.networks import pure
@@ -18,8 +19,9 @@ from tests.support import small
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-  """Makes several blocks of the few rows here, with padding."""
-  monkeypatch.setattr(blocks.map_rows, '__defaults__', (60,))
+  """Makes several blocks of the few rows and streams here."""
+  monkeypatch.setattr(blocks.map_rows, '__defaults__', (60,))  # With padding.
+  monkeypatch.setattr(unrolls, 'STREAM_ELEMENTS', 60)
 
 
 def _experience(config):
@@ -158,7 +160,8 @@ class _Heads(nets.MLP):
 )
 def test_networks_that_override_unroll_are_not_bypassed(module, wanted):
   network = pure.from_module(module)({}, (4,), None, None)
-  assert (network.unroll_reduced is not None) == wanted
+  assert (network.embed is not None) == wanted
+  assert (network.predict is not None) == wanted
 
 
 def test_losses_of_subclasses_may_depend_on_targets():
