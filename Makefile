@@ -26,12 +26,9 @@ test-slow: $(VENV)/.installed
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest $(WORKERS)
 
-# Times and memory; a few minutes, on a machine that does nothing else.
+# Times and memory; less than ten minutes, on a machine that does nothing else.
 bench: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.learner_step --actions 3 6 18
-	$(BIN)/python -m benchmarks.training_iteration
-	$(BIN)/python -m benchmarks.meta_update --agents 2 --inner 2
-	$(BIN)/python -m benchmarks.meta_update --agents 1 --inner 20 --rounds 3
+	$(BIN)/python -m benchmarks.all --json bench.json
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

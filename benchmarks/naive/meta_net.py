@@ -37,7 +37,7 @@ class MetaNet(hk.Module):
       `pi` [T, B, A], `y` [T, B, Y], `z` [T, B, Y], `meta_input_emb` [T, B, 1].
     """
     sizes = self._settings
-    hidden_size, num_predictions = (
+    hidden_size, prediction_size = (
       sizes['hidden_size'],
       sizes['prediction_size'],
     )
@@ -55,14 +55,13 @@ class MetaNet(hk.Module):
       reverse=True,
     )  # [T, B, H]
 
-    state: Any = hk.get_state(
-      'meta_rnn_state', (), init=lambda *_: self._life_long.initial_state()
-    )
+    zero_state: Any = self._life_long.initial_state()
+    state: Any = hk.get_state('meta_rnn_state', (), init=lambda *_: zero_state)
     x *= hk.Linear(hidden_size)(state.hidden)
 
     meta_input_emb = hk.Linear(1)(x)
-    y = hk.Linear(num_predictions)(x)
-    z = hk.Linear(num_predictions)(x)
+    y = hk.Linear(prediction_size)(x)
+    z = hk.Linear(prediction_size)(x)
     num_actions = action_emb.shape[2]
     tiled = jnp.repeat(x[:, :, None], num_actions, axis=2)
     pi = _ActionBlocks(sizes['policy_target_channels'])(

@@ -91,7 +91,7 @@ def _make_network(
   predictions = types.ArraySpec((rule.net.prediction_size,), np.float32)
   logits = types.ArraySpec((num_actions,), np.float32)
   bins = types.ArraySpec((rule.num_bins,), np.float32)
-  network = hk.without_apply_rng(
+  network: Any = hk.without_apply_rng(
     hk.transform(
       lambda observations: agent_net.AgentNet(
         dict(logits=logits, y=predictions),
@@ -109,7 +109,7 @@ def _make_targets_fn(
 ) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
   """Makes a function that computes the rule's targets and new meta-state."""
   rule = agent_settings.update_rule
-  network = hk.without_apply_rng(
+  network: Any = hk.without_apply_rng(
     hk.transform_with_state(lambda inputs: meta_net.MetaNet(rule.net)(inputs))
   )
   ema = utils.MovingAverage(jnp.zeros([]), decay=0.99, eps=1e-6)
