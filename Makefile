@@ -9,7 +9,7 @@ OLDEST := .venv-oldest
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 INSTALL := -m pip install --quiet
 
-.PHONY: eval test test-slow test-oldest bench lint clean
+.PHONY: eval test test-slow test-oldest bench bench-growth lint clean
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
@@ -29,6 +29,10 @@ test-oldest: $(OLDEST)/.installed
 # Times and memory; less than ten minutes, on a machine that does nothing else.
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.all --json bench.json
+
+# How times grow with sizes, as a picture; about a quarter of an hour.
+bench-growth: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.growth --json growth.json --png growth.png
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -8,14 +8,9 @@ start theirs; the machine should do nothing else.
 """
 
 import argparse
-from collections.abc import Sequence
-import pathlib
-import subprocess
 import sys
-import tempfile
-import time
-from typing import Any
 
+from benchmarks import sections
 from benchmarks import table
 
 # Module and arguments of each section.
@@ -39,41 +34,6 @@ TINY_SECTIONS = (
 )
 
 
-def run(sections: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
-  """Runs benchmarks one after the other.
-
-  Args:
-    sections: for each, the name of a module in `benchmarks` and its arguments.
-
-  Returns:
-    The rows of all, each with the seconds of its section in `details`; and the
-    sections that failed.
-  """
-  rows: list[dict[str, Any]] = []
-  failed = []
-  for section in sections:
-    module, *words = section.split()
-    print(f'{section} ...', file=sys.stderr, flush=True)
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-      path = pathlib.Path(folder) / 'rows.json'
-      command = [sys.executable, '-m', f'benchmarks.{module}', *words]
-      done = subprocess.run(
-        [*command, '--json', str(path)],
-        stdout=subprocess.DEVNULL,
-        check=False,
-      )
-      if done.returncode or not path.exists():
-        failed.append(section)
-        continue
-      new_rows = table.read(path)
-    seconds = time.perf_counter() - start
-    for row in new_rows:
-      row['details'].update(section=section, section_seconds=seconds)
-    rows += new_rows
-  return rows, failed
-
-
 def main() -> int:
   """Runs everything; returns 1 if a benchmark failed, else 0."""
   parser = argparse.ArgumentParser(
@@ -84,11 +44,9 @@ def main() -> int:
     '--tiny', action='store_true', help='sizes that only show that it runs'
   )
   arguments = parser.parse_args()
-  rows, failed = run(TINY_SECTIONS if arguments.tiny else SECTIONS)
+  rows, failed = sections.run(TINY_SECTIONS if arguments.tiny else SECTIONS)
   if rows:
     table.report(rows, arguments.json)
-  for section in failed:
-    print(f'failed: python -m benchmarks.{section}', file=sys.stderr)
   return 1 if failed else 0
 
 

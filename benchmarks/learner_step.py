@@ -9,6 +9,7 @@ with it. Units are defined in `units.py`, the arithmetic limit in
 
 import argparse
 from collections.abc import Sequence
+import itertools
 from typing import Any
 
 from benchmarks import learner_programs
@@ -59,9 +60,12 @@ def benchmark(
     num_rounds,
     num_warm_up=2,
   )
+  name = f'learner step, {num_actions} actions'
+  if (num_steps, batch_size) != (29, 64):
+    name += f', {batch_size} x {num_steps} steps'
   return [
     table.row(
-      f'learner step, {num_actions} actions: {_LABELS[way]}',
+      f'{name}: {_LABELS[way]}',
       timings[way],
       baseline=_LABELS[ways[0]],
       gflop=problem.gflop,
@@ -84,8 +88,10 @@ def main() -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('--actions', type=int, nargs='+', default=[3, 18])
-  parser.add_argument('--steps', type=int, default=29, help='of a trajectory')
-  parser.add_argument('--batch', type=int, default=64)
+  parser.add_argument(
+    '--steps', type=int, nargs='+', default=[29], help='of a trajectory'
+  )
+  parser.add_argument('--batch', type=int, nargs='+', default=[64])
   parser.add_argument('--size', choices=sizes.NAMES, default='published')
   parser.add_argument(
     '--ways',
@@ -97,17 +103,19 @@ def main() -> None:
   parser.add_argument('--rounds', type=int, default=15)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
-  if min(*arguments.actions, arguments.batch, arguments.rounds) < 1:
+  if min(*arguments.actions, *arguments.batch, arguments.rounds) < 1:
     parser.error('--actions, --batch and --rounds must be at least 1')
-  if arguments.steps < 2:
+  if min(arguments.steps) < 2:
     parser.error('--steps must be at least 2: an action needs a next step')
   rows = []
-  for num_actions in arguments.actions:
+  for num_actions, batch_size, num_steps in itertools.product(
+    arguments.actions, arguments.batch, arguments.steps
+  ):
     rows += benchmark(
       num_actions,
       arguments.rounds,
-      num_steps=arguments.steps,
-      batch_size=arguments.batch,
+      num_steps=num_steps,
+      batch_size=batch_size,
       settings=sizes.agent_settings(arguments.size),
       ways=arguments.ways,
     )

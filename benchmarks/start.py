@@ -62,10 +62,9 @@ def benchmark(num_rounds: int, tiny: bool = False) -> list[dict[str, Any]]:
     starts.append(_first_iteration(words))
     return starts[-1]['total_seconds']
 
-  # A first start reads files from the disk.
-  timing = units.alternate({'eval': start_eval}, max(1, num_rounds // 3))[
-    'eval'
-  ]
+  # The warm-up round reads files from the disk.
+  num_starts = max(1, num_rounds // 3)
+  timing = units.alternate({'eval': start_eval}, num_starts)['eval']
   counted = starts[1:]
   middle = sorted(counted, key=lambda x: x['rest_seconds'])[len(counted) // 2]
   compile_seconds = middle['compile_seconds']

@@ -5,17 +5,21 @@ import subprocess
 import sys
 
 import jax
+import matplotlib.image
 import numpy as np
 import pytest
 
 from benchmarks import all as all_benchmarks
 from benchmarks import arithmetic
 from benchmarks import environments
+from benchmarks import growth
+from benchmarks import growth_plot
 from benchmarks import host_environment
 from benchmarks import learner_programs
 from benchmarks import learner_step
 from benchmarks import long_run
 from benchmarks import meta_update
+from benchmarks import sections
 from benchmarks import sizes
 from benchmarks import start
 from benchmarks import table
@@ -222,13 +226,57 @@ def test_everything_in_one_command(tmp_path):
   for row in rows:
     _check_row(row)
     assert row['name'] in done.stdout
-  sections = {row['details']['section'] for row in rows}
-  assert sections == set(all_benchmarks.TINY_SECTIONS)
+  ran = {row['details']['section'] for row in rows}
+  assert ran == set(all_benchmarks.TINY_SECTIONS)
 
 
 def test_failed_sections_are_reported():
-  rows, failed = all_benchmarks.run(['no_such_benchmark --rounds 1'])
+  rows, failed = sections.run(['no_such_benchmark --rounds 1'])
   assert (rows, failed) == ([], ['no_such_benchmark --rounds 1'])
+
+
+def test_growth_is_drawn_for_every_quantity(tmp_path):
+  rows = []
+  for sweep in growth.SWEEPS:
+    is_step = sweep.work == 'learner step'
+    for way in ('naive', 'summary') if is_step else ('default',):
+      for value in (1, 2):
+        timing = units.Timing(seconds=value, unit_seconds=1.0, ratio=1.0)
+        rows.append(
+          table.row(
+            'x',
+            timing,
+            gflop=10.0 if is_step else None,
+            quantity=sweep.quantity,
+            value=value,
+            work=sweep.work,
+            **{'way' if is_step else 'mode': way},
+          )
+        )
+  path = tmp_path / 'growth.png'
+  growth_plot.draw(rows, str(path))
+  height, width, _ = matplotlib.image.imread(path).shape
+  assert (width, height) == (900, 580)
+
+
+@pytest.mark.slow
+def test_growth(tmp_path):
+  rows, failed = growth.benchmark(growth.TINY_SWEEPS)
+  assert not failed
+  for row in rows:
+    _check_row(row)
+  points = [
+    (row['details']['quantity'], row['details']['value']) for row in rows
+  ]
+  assert points == [
+    *[('actions', 2)] * 2,
+    *[('actions', 3)] * 2,
+    ('simulated devices', 1),
+    ('simulated devices', 2),
+  ]
+  path = tmp_path / 'growth.png'
+  growth_plot.draw(rows, str(path))
+  assert path.stat().st_size > 0
 
 
 @pytest.mark.slow
