@@ -9,7 +9,7 @@ OLDEST := .venv-oldest
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 INSTALL := -m pip install --quiet
 
-.PHONY: eval test test-slow test-oldest bench lint clean
+.PHONY: eval test test-slow test-oldest bench bench-growth lint clean
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
@@ -26,12 +26,13 @@ test-slow: $(VENV)/.installed
 test-oldest: $(OLDEST)/.installed
 	$(OLDEST)/bin/python -m pytest $(WORKERS)
 
-# Times and memory; a few minutes, on a machine that does nothing else.
+# Times and memory; less than ten minutes, on a machine that does nothing else.
 bench: $(VENV)/.installed
-	$(BIN)/python -m benchmarks.learner_step --actions 3 6 18
-	$(BIN)/python -m benchmarks.training_iteration
-	$(BIN)/python -m benchmarks.meta_update --agents 2 --inner 2
-	$(BIN)/python -m benchmarks.meta_update --agents 1 --inner 20 --rounds 3
+	$(BIN)/python -m benchmarks.all --json bench.json
+
+# How times grow with sizes, as a picture; about a quarter of an hour.
+bench-growth: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.growth --json growth.json --png growth.png
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

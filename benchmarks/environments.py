@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import units
-from disco_rl.cli import huge_pages
+from benchmarks import table
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import resolve
 from disco_rl.environments import base
@@ -140,9 +139,8 @@ def main() -> None:
       )
     else:
       rows += benchmark_steps(name, arguments.streams, arguments.steps)
-  units.report(rows, arguments.json)
+  table.report(rows, arguments.json)
 
 
 if __name__ == '__main__':
-  huge_pages.restart()
   main()

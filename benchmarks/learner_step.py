@@ -1,215 +1,126 @@
-"""Measures the time of one learner step, in units of matrix products.
+"""Measures the time of one learner step, in several ways that are alternated.
 
-Units are defined in `units.py`. Units and steps are measured alternately, so
-that other load on the machine slows both equally.
+The first way is a plain one (`benchmarks/naive`), and all others are compared
+with it. Units are defined in `units.py`, the arithmetic limit in
+`arithmetic.py`.
 
-  python -m benchmarks.learner_step --rule disco_103 --json results.json
+  python -m benchmarks.learner_step --actions 3 18 --json results.json
 """
 
 import argparse
-import time
+from collections.abc import Sequence
+import itertools
 from typing import Any
 
-from dm_env import specs as dm_env_specs
-import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
-
+from benchmarks import learner_programs
+from benchmarks import sizes
+from benchmarks import table
 from benchmarks import units
-from disco_rl import agent
-from disco_rl import optimizers
-from disco_rl import types
-from disco_rl.cli import huge_pages
-from disco_rl.learning import rule_inputs
-from disco_rl.rule_zoo import file_format
 
-# The ways to learn that are compared: what agents do (a summary of outputs per
-# action), with whole outputs, and the bare rule in a program of one's own.
-_WAYS = ('summary', 'whole', 'client')
-
-
-def random_rollout(
-  rng: jax.Array, num_steps: int, batch_size: int, num_actions: int
-) -> types.ActorRollout:
-  """Makes random experience of the sizes of Catch 8x8, with any A."""
-  keys = jax.random.split(rng, 5)
-  shape = (num_steps, batch_size)
-  logits = jax.random.normal(keys[4], (*shape, num_actions))
-  board = jax.random.bernoulli(keys[0], 2 / 64, (*shape, 8, 8, 1))
-  return types.ActorRollout(
-    observations=board.astype(jnp.float32),
-    actions=jax.random.randint(keys[1], shape, 0, num_actions),
-    rewards=jax.random.normal(keys[2], shape),
-    discounts=jax.random.bernoulli(keys[3], 6 / 7, shape),
-    agent_outs=dict(logits=logits),
-    states={},
-    logits=logits,
-  )
-
-
-class _Program:
-  """A compiled learner step, and its agent's state.
-
-  Attributes:
-    compile_seconds: seconds of tracing and compilation.
-    temporaries_mb: megabytes of temporaries.
-    gflop: arithmetic of a step, the bodies of loops counted once.
-  """
-
-  def __init__(
-    self, way: str, an_agent: agent.Agent, eta: Any, rollout: Any, rng: Any
-  ):
-    """Compiles one of `_WAYS`."""
-    self._inputs = (eta, rollout)
-    learner_state = an_agent.initial_learner_state(rng)
-    if way == 'client':
-      step, state = _client(an_agent, learner_state, rng)
-    else:
-
-      def step(eta: Any, rollout: Any, state: Any) -> Any:
-        state, out = an_agent.learner.update(
-          eta, state, rollout, rng, False, whole_outputs=way == 'whole'
-        )
-        return state, out.log
-
-      state = learner_state
-    self._state = state
-    start = time.perf_counter()
-    jitted = jax.jit(step, donate_argnums=2)
-    self._compiled: Any = jitted.lower(eta, rollout, state).compile()
-    self.compile_seconds = time.perf_counter() - start
-    memory: Any = self._compiled.memory_analysis()
-    costs: Any = self._compiled.cost_analysis()
-    self.temporaries_mb = memory.temp_size_in_bytes / 1e6
-    self.gflop = costs['flops'] / 1e9
-
-  def measure(self) -> float:
-    """Returns the seconds of one step."""
-    start = time.perf_counter()
-    self._state, _ = jax.block_until_ready(
-      self._compiled(*self._inputs, self._state)
-    )
-    return time.perf_counter() - start
-
-
-def _client(
-  an_agent: agent.Agent, state: agent.LearnerState, rng: Any
-) -> tuple[Any, Any]:
-  """Makes a step with the bare rule inside `jax.grad`, and its state.
-
-  That is how a program of one's own uses a rule, and how the published harness
-  learns: outputs of all actions are computed and differentiated at once.
-  """
-  unroll = an_agent.unroll_net
-  hyper_params = dict(an_agent.settings.hyper_params)
-  optimizer = optimizers.agent_optimizer(an_agent.settings)
-
-  def step(eta: Any, rollout: Any, state: Any) -> Any:
-    params, opt_state, meta_state = state
-    weights = rule_inputs.step_weights(rollout.discounts, None)
-
-    def loss_fn(params: Any) -> Any:
-      agent_out, _ = unroll(params, {}, rollout)
-      loss, new_meta_state, log = an_agent.update_rule(
-        eta,
-        params,
-        {},
-        rule_inputs.inputs_from_rollout(rollout, agent_out),
-        hyper_params,
-        meta_state,
-        lambda params, net_state, *_: unroll(params, net_state, rollout),
-        rng,
-        None,
-      )
-      return jnp.sum(loss * weights), (new_meta_state, log)
-
-    grads, (meta_state, log) = jax.grad(loss_fn, has_aux=True)(params)
-    updates, opt_state = optimizer.update(grads, opt_state, params)
-    return (optax.apply_updates(params, updates), opt_state, meta_state), log
-
-  return step, (state.params, state.opt_state, state.meta_state)
+_LABELS = {
+  'naive': 'plain',
+  'client': 'bare rule in jax.grad',
+  'unroll': 'make_learner, unroll function',
+  'whole': 'make_learner, whole outputs',
+  'summary': 'agent',
+}
 
 
 def benchmark(
-  rule: str | None, num_actions: int, num_rounds: int
+  num_actions: int,
+  num_rounds: int,
+  *,
+  num_steps: int = 29,
+  batch_size: int = 64,
+  settings: Any = None,
+  ways: Sequence[str] = tuple(learner_programs.WAYS),
 ) -> list[dict[str, Any]]:
-  """Compiles and times the learner step of the reference setting.
+  """Compiles and times learner steps.
 
   Args:
-    rule: name or path of η; None for random η, which takes the same time.
     num_actions: A.
     num_rounds: how often to measure.
+    num_steps: T+1.
+    batch_size: B.
+    settings: agent settings; None for the published ones.
+    ways: keys of `learner_programs.WAYS`; all are compared with the first.
 
   Returns:
-    For each of `_WAYS`, units and milliseconds (medians), seconds of
-    compilation, megabytes of temporaries, and the arithmetic as a fraction of
-    what matrix products do in the same time.
+    A row of `table.py` for each way, with its `way` and `ratio_to_naive` (if
+    `naive` is the first) among the details.
   """
-  spec = types.ArraySpec((8, 8, 1), jnp.float32)
-  an_agent = agent.Agent(
-    single_observation_spec={'observation': spec},
-    single_action_spec=dm_env_specs.BoundedArray(
-      (), np.int32, 0, num_actions - 1
-    ),
-    agent_settings=agent.get_settings_disco(),
-    batch_axis_name=None,
+  if settings is None:
+    settings = sizes.agent_settings('published')
+  problem = learner_programs.Problem(
+    settings, num_actions, num_steps, batch_size
   )
-  rng = jax.random.PRNGKey(0)
-  if rule is None:
-    eta, _ = an_agent.update_rule.init_params(rng)
-  else:
-    eta = file_format.load(rule)
-  rollout = random_rollout(rng, 29, 64, num_actions)
-  programs = [_Program(way, an_agent, eta, rollout, rng) for way in _WAYS]
-
-  unit = units.make_unit()
-  unit_seconds: list[float] = []
-  seconds: list[list[float]] = []
-  for _ in range(num_rounds):
-    unit_seconds.append(unit())
-    seconds.append([program.measure() for program in programs])
-  unit_median = float(np.median(unit_seconds[2:]))
-  results = []
-  for way, program, own in zip(
-    _WAYS, programs, np.median(seconds[2:], axis=0), strict=True
-  ):
-    # XLA counts the body of a loop once: only the program without blocks has
-    # all but the rule's small LSTMs.
-    counted = programs[_WAYS.index('whole' if way == 'summary' else way)]
-    in_units = float(own / unit_median)
-    results.append(
-      dict(
-        num_actions=num_actions,
-        way=way,
-        units=in_units,
-        milliseconds=1e3 * float(own),
-        unit_milliseconds=1e3 * unit_median,
-        compile_seconds=program.compile_seconds,
-        temporaries_mb=program.temporaries_mb,
-        gflop=counted.gflop,
-        share_of_limit=counted.gflop / (units.UNIT_GFLOP * in_units),
-      )
+  programs = {way: learner_programs.Program(way, problem) for way in ways}
+  timings = units.alternate(
+    {way: program.measure for way, program in programs.items()},
+    num_rounds,
+    num_warm_up=2,
+  )
+  name = f'learner step, {num_actions} actions'
+  if (num_steps, batch_size) != (29, 64):
+    name += f', {batch_size} x {num_steps} steps'
+  return [
+    table.row(
+      f'{name}: {_LABELS[way]}',
+      timings[way],
+      baseline=_LABELS[ways[0]],
+      gflop=problem.gflop,
+      temporaries_mb=program.temporaries_mb,
+      compile_seconds=program.compile_seconds,
+      way=way,
+      num_actions=num_actions,
+      num_steps=num_steps,
+      batch_size=batch_size,
+      ratio_to_naive=timings[way].ratio if ways[0] == 'naive' else None,
+      xla_gflop=program.xla_gflop,
     )
-  return results
+    for way, program in programs.items()
+  ]
 
 
 def main() -> None:
   """Prints a table; with `--json`, also writes it to a file."""
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--rule', help='name or path; random without it')
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
   parser.add_argument('--actions', type=int, nargs='+', default=[3, 18])
-  parser.add_argument('--rounds', type=int, default=20)
+  parser.add_argument(
+    '--steps', type=int, nargs='+', default=[29], help='of a trajectory'
+  )
+  parser.add_argument('--batch', type=int, nargs='+', default=[64])
+  parser.add_argument('--size', choices=sizes.NAMES, default='published')
+  parser.add_argument(
+    '--ways',
+    nargs='+',
+    choices=learner_programs.WAYS,
+    default=list(learner_programs.WAYS),
+    help='all are compared with the first',
+  )
+  parser.add_argument('--rounds', type=int, default=15)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
-  if arguments.rounds < 3:
-    parser.error('--rounds must be at least 3: the first two do not count')
-  results = []
-  for num_actions in arguments.actions:
-    results += benchmark(arguments.rule, num_actions, arguments.rounds)
-  units.report(results, arguments.json)
+  if min(*arguments.actions, *arguments.batch, arguments.rounds) < 1:
+    parser.error('--actions, --batch and --rounds must be at least 1')
+  if min(arguments.steps) < 2:
+    parser.error('--steps must be at least 2: an action needs a next step')
+  rows = []
+  for num_actions, batch_size, num_steps in itertools.product(
+    arguments.actions, arguments.batch, arguments.steps
+  ):
+    rows += benchmark(
+      num_actions,
+      arguments.rounds,
+      num_steps=num_steps,
+      batch_size=batch_size,
+      settings=sizes.agent_settings(arguments.size),
+      ways=arguments.ways,
+    )
+  table.report(rows, arguments.json)
 
 
 if __name__ == '__main__':
-  huge_pages.restart()
   main()

@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import Any
 
-from benchmarks import units
+from benchmarks import table
 from disco_rl.evaluation import plan as plan_lib
 
 
@@ -117,7 +117,7 @@ def main() -> None:
     benchmark(env, arguments.rule, arguments.steps, arguments.set)
     for env in arguments.env or ['catch', 'catch_numpy']
   ]
-  units.report(results, arguments.json)
+  table.report(results, arguments.json)
 
 
 if __name__ == '__main__':

@@ -1,12 +1,14 @@
 """Measures the time and memory of a meta-update.
 
 The small reference setting: Catch 5x5, N inner updates on 16 steps of 32
-environments, agents with a (512, 512) torso and a 256-wide action model. Units
-are defined in `units.py`. There is one row for each number of agents, number of
-inner updates and way to compute the meta-gradient:
+environments, agents with a (512, 512) torso and a 256-wide action model; or,
+with `--size small`, a small rule and small agents. Units are defined in
+`units.py`. There is one row for each number of agents, number of inner updates
+and way to compute the meta-gradient; ways are compared with the first of them:
 
   python -m benchmarks.meta_update --agents 2 16 --inner 2 --json results.json
   python -m benchmarks.meta_update --agents 1 --inner 20 --modes plain default
+  python -m benchmarks.meta_update --size small --agents 8 --inner 4 --envs 16
 """
 
 import argparse
@@ -15,17 +17,18 @@ import time
 from typing import Any
 
 import jax
-import numpy as np
 
+from benchmarks import sizes
+from benchmarks import table
 from benchmarks import units
 from disco_rl import parallel
-from disco_rl.cli import huge_pages
 from disco_rl.config import agents
+from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import registry
 from disco_rl.meta_training import trainer as trainer_lib
 
-_MODES: dict[str, dict[str, Any]] = {
+MODES: dict[str, dict[str, Any]] = {
   'default': {},
   'plain': dict(rematerialize_all_but=None),
   'least_memory': dict(rematerialize_all_but=0),
@@ -39,26 +42,21 @@ class _Program:
   """A compiled meta-update, and its agents.
 
   Attributes:
-    facts: sizes, seconds of tracing and compilation, and memory.
+    trace_seconds: seconds of tracing and lowering.
+    compile_seconds: seconds of compilation.
+    temporaries_mb: megabytes of temporaries.
   """
 
   def __init__(
     self,
+    settings: Any,
     num_agents: int,
-    num_inner_updates: int,
-    mode: str,
+    config: config_lib.Config,
     num_devices: int,
-    **changes: Any,
   ):
     """Compiles the program; see `benchmark` for the arguments."""
-    settings = config_lib.get_agent_settings()
-    with settings.unlocked():
-      settings.value_fn = agents.get_settings_critic()
     group = trainer_lib.Group(
       registry.environment_fn('catch', rows=5, columns=5), settings, num_agents
-    )
-    config = config_lib.Config(
-      num_inner_updates=num_inner_updates, **{**_MODES[mode], **changes}
     )
     placement = parallel.Placement(jax.devices()[:num_devices])
     trainer = trainer_lib.Trainer([group], config, placement=placement)
@@ -68,17 +66,10 @@ class _Program:
     lowered = trainer.lower(self._state, self._rng)
     traced = time.perf_counter()
     self._compiled: Any = lowered.compile()
-    done = time.perf_counter()
+    self.trace_seconds = traced - start
+    self.compile_seconds = time.perf_counter() - traced
     memory = self._compiled.memory_analysis()
-    self.facts: dict[str, Any] = dict(
-      agents=num_agents,
-      inner=num_inner_updates,
-      mode=mode,
-      devices=num_devices,
-      trace_seconds=traced - start,
-      compile_seconds=done - traced,
-      temporaries_mb=memory.temp_size_in_bytes / 1e6,
-    )
+    self.temporaries_mb = memory.temp_size_in_bytes / 1e6
 
   def measure(self) -> float:
     """Runs one meta-update; returns its time in seconds."""
@@ -89,50 +80,93 @@ class _Program:
     return time.perf_counter() - begin
 
 
+def agent_settings(size: str) -> Any:
+  """Makes the settings of agents with a critic, in one of `sizes.NAMES`."""
+  if size == 'published':
+    settings = config_lib.get_agent_settings()
+  else:
+    settings = sizes.agent_settings(size)
+  with settings.unlocked():
+    settings.value_fn = agents.get_settings_critic()
+    if size != 'published':
+      settings.value_fn.net_args.dense = (64, 64)
+  return settings
+
+
 def benchmark(
   num_agents: int,
   num_inner_updates: int,
   modes: Sequence[str],
   num_rounds: int,
+  *,
   num_devices: int = 1,
-  **changes: Any,
+  num_envs: int = 32,
+  num_steps: int = 16,
+  size: str = 'published',
 ) -> list[dict[str, Any]]:
   """Compiles and times meta-updates.
 
   Args:
     num_agents: number of agents, in one group.
     num_inner_updates: N.
-    modes: keys of `_MODES`. They are measured alternately, so that other load
-      on the machine slows them equally.
+    modes: keys of `MODES`, which are alternated.
     num_rounds: how many meta-updates of each mode to measure.
     num_devices: number of devices over which the environments are sharded.
-    **changes: further changes to the config.
+    num_envs: environments, and batch size, of each agent.
+    num_steps: L, the steps of a trajectory.
+    size: one of `sizes.NAMES`.
 
   Returns:
-    For each mode, units and milliseconds of a meta-update (medians), seconds of
-    tracing and of compilation, and the program's temporaries.
+    A row of `table.py` for each mode. Among the details is the number of agent
+    updates that were differentiated per second.
   """
-  programs = [
-    _Program(num_agents, num_inner_updates, mode, num_devices, **changes)
-    for mode in modes
-  ]
-  unit = units.make_unit()
-  for program in programs:
-    program.measure()  # Warm-up.
-  unit_seconds: list[float] = []
-  seconds = []
-  for _ in range(num_rounds):
-    unit_seconds += [unit() for _ in range(5)]
-    seconds.append([program.measure() for program in programs])
-  medians = np.median(seconds, axis=0)
-  return [
-    dict(
-      program.facts,
-      units=float(median / np.median(unit_seconds)),
-      milliseconds=float(1e3 * median),
+  settings = agent_settings(size)
+  batching = batching_lib.Batching(
+    batch_size=num_envs,
+    rollout_length=num_steps,
+    num_envs=num_envs,
+    fresh_in_batch=True,
+  )
+  programs = {}
+  for mode in modes:
+    config = config_lib.Config(
+      batching=batching,
+      num_inner_updates=num_inner_updates,
+      **MODES[mode],
     )
-    for program, median in zip(programs, medians, strict=True)
-  ]
+    programs[mode] = _Program(settings, num_agents, config, num_devices)
+  timings = units.alternate(
+    {mode: program.measure for mode, program in programs.items()}, num_rounds
+  )
+  rows = []
+  kind = 'small rule' if size == 'small' else 'meta-update'
+  agents_word = 'agent' if num_agents == 1 else 'agents'
+  for mode, program in programs.items():
+    agents_per_second = num_agents / timings[mode].seconds
+    name = f'{kind}, {num_agents} {agents_word}, N={num_inner_updates}'
+    if len(modes) > 1:
+      name += f': {mode}'
+    rows.append(
+      table.row(
+        name,
+        timings[mode],
+        baseline=modes[0] if len(modes) > 1 else None,
+        temporaries_mb=program.temporaries_mb,
+        compile_seconds=program.trace_seconds + program.compile_seconds,
+        note=f'{agents_per_second:.3g} agents/s',
+        mode=mode,
+        num_agents=num_agents,
+        num_inner_updates=num_inner_updates,
+        num_devices=num_devices,
+        num_envs=num_envs,
+        num_steps=num_steps,
+        trace_seconds=program.trace_seconds,
+        xla_compile_seconds=program.compile_seconds,
+        agents_per_second=agents_per_second,
+        agent_updates_per_second=num_inner_updates * agents_per_second,
+      )
+    )
+  return rows
 
 
 def main() -> None:
@@ -142,25 +176,35 @@ def main() -> None:
   )
   parser.add_argument('--agents', type=int, nargs='+', default=[2])
   parser.add_argument('--inner', type=int, nargs='+', default=[2])
-  parser.add_argument('--modes', nargs='+', choices=_MODES, default=['default'])
+  parser.add_argument('--modes', nargs='+', choices=MODES, default=['default'])
+  parser.add_argument('--size', choices=sizes.NAMES, default='published')
+  parser.add_argument('--envs', type=int, default=32, help='of each agent')
+  parser.add_argument('--steps', type=int, default=16, help='of a trajectory')
   parser.add_argument('--devices', type=int, default=1)
   parser.add_argument('--rounds', type=int, default=5)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
-  sizes = [*arguments.agents, *arguments.inner, arguments.rounds]
-  if min(*sizes, arguments.devices) < 1:
+  numbers = [*arguments.agents, *arguments.inner, arguments.rounds]
+  numbers += [arguments.devices, arguments.envs, arguments.steps]
+  if min(numbers) < 1:
     parser.error('all numbers must be at least 1')
   if arguments.devices > 1:
     jax.config.update('jax_num_cpu_devices', arguments.devices)
-  results = []
+  rows = []
   for num_agents in arguments.agents:
     for inner in arguments.inner:
-      results += benchmark(
-        num_agents, inner, arguments.modes, arguments.rounds, arguments.devices
+      rows += benchmark(
+        num_agents,
+        inner,
+        arguments.modes,
+        arguments.rounds,
+        num_devices=arguments.devices,
+        num_envs=arguments.envs,
+        num_steps=arguments.steps,
+        size=arguments.size,
       )
-  units.report(results, arguments.json)
+  table.report(rows, arguments.json)
 
 
 if __name__ == '__main__':
-  huge_pages.restart()
   main()

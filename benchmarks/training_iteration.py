@@ -1,55 +1,59 @@
 """Measures the time and memory of a whole training iteration.
 
 An iteration acts, stores, samples and learns, in the published setting on
-Catch. Units are defined in `units.py`; they are measured between chunks of
-iterations.
+Catch. Chunks of iterations are alternated with plain learner steps
+(`benchmarks/naive`) of the same sizes. Units are defined in `units.py`.
 
-  python -m benchmarks.training_iteration --rule disco_103 --json results.json
+  python -m benchmarks.training_iteration --json results.json
 """
 
 import argparse
 import resource
 import time
+from typing import Any
 
 import jax
-import numpy as np
 
+from benchmarks import learner_programs
+from benchmarks import sizes
+from benchmarks import table
 from benchmarks import units
-from disco_rl import agent
-from disco_rl.cli import huge_pages
 from disco_rl.config import batching as batching_lib
 from disco_rl.environments import registry
 from disco_rl.evaluation import population as population_lib
-from disco_rl.rule_zoo import file_format
 
 
 def benchmark(
-  rule: str | None, chunk: int, num_chunks: int, num_seeds: int = 1
-) -> dict[str, float]:
+  chunk: int,
+  num_chunks: int,
+  num_seeds: int = 1,
+  *,
+  size: str = 'published',
+  batch_size: int = 64,
+) -> dict[str, Any]:
   """Times chunks of training iterations.
 
   Args:
-    rule: name or path of η; None for random η, which takes the same time.
     chunk: iterations per compiled program.
     num_chunks: how many chunks to measure.
     num_seeds: number of agents, trained in one program.
+    size: one of `sizes.NAMES`.
+    batch_size: B of the learner.
 
   Returns:
-    Units and milliseconds of an iteration of one agent (medians), seconds until
-    the first chunk was done, and the process's peak memory.
+    A row of `table.py` for an iteration of one agent; the baseline is a plain
+    learner step. Among the details are the seconds until the first chunk was
+    done, and the process's peak memory before the baseline was compiled.
   """
-  batching = batching_lib.Batching()
+  settings = sizes.agent_settings(size)
+  batching = batching_lib.Batching(batch_size=batch_size)
   population = population_lib.Population(
     registry.environment_fn('catch'),
-    agent.get_settings_disco(),
+    settings,
     batching,
     seeds=range(num_seeds),
   )
-  if rule is None:
-    init_params = population.agent.update_rule.init_params
-    eta, _ = init_params(jax.random.PRNGKey(0))
-  else:
-    eta = file_format.load(rule)
+  eta, _ = population.agent.update_rule.init_params(jax.random.PRNGKey(0))
   state = population.init()
   start = time.perf_counter()
   state, _ = population.run(eta, state, chunk)
@@ -57,46 +61,58 @@ def benchmark(
   # Learning starts when the replay holds a batch.
   while int(state.iteration) < batching.num_warm_up:
     state, _ = population.run(eta, state, chunk)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-  unit = units.make_unit()
-  unit_seconds, iteration_seconds = [], []
-  for _ in range(num_chunks):
-    unit_seconds += [unit() for _ in range(5)]
+  def measure() -> float:
+    nonlocal state
     start = time.perf_counter()
     state, _ = population.run(eta, state, chunk)
-    iteration_seconds.append((time.perf_counter() - start) / chunk / num_seeds)
-  unit_seconds += [unit() for _ in range(5)]
-  milliseconds = 1e3 * float(np.median(iteration_seconds))
-  unit_milliseconds = 1e3 * float(np.median(unit_seconds))
-  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  return dict(
+    return (time.perf_counter() - start) / chunk / num_seeds
+
+  problem = learner_programs.Problem(
+    settings, 3, batching.rollout_length, batch_size
+  )
+  plain = learner_programs.Program('naive', problem)
+  timings = units.alternate(
+    {'plain': plain.measure, 'iteration': measure}, num_chunks
+  )
+  return table.row(
+    'training iteration on Catch',
+    timings['iteration'],
+    baseline='plain learner step',
+    gflop=problem.gflop,
+    compile_seconds=first_chunk_seconds,
+    note=f'{peak / 1e6:.2g} GB peak',
     chunk=chunk,
     seeds=num_seeds,
-    units=milliseconds / unit_milliseconds,
-    milliseconds=milliseconds,
-    unit_milliseconds=unit_milliseconds,
-    first_chunk_seconds=first_chunk_seconds,
     peak_memory_mb=peak / 1e3,
   )
 
 
 def main() -> None:
   """Prints a table; with `--json`, also writes it to a file."""
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--rule', help='name or path; random without it')
-  parser.add_argument('--chunk', type=int, default=20)
-  parser.add_argument('--chunks', type=int, default=8)
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--chunk', type=int, default=10)
+  parser.add_argument('--chunks', type=int, default=10)
   parser.add_argument('--seeds', type=int, default=1)
+  parser.add_argument('--size', choices=sizes.NAMES, default='published')
+  parser.add_argument('--batch', type=int, default=64)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
-  if min(arguments.chunk, arguments.chunks, arguments.seeds) < 1:
-    parser.error('--chunk, --chunks and --seeds must be at least 1')
+  numbers = [arguments.chunk, arguments.chunks, arguments.seeds]
+  if min(*numbers, arguments.batch) < 1:
+    parser.error('all numbers must be at least 1')
   result = benchmark(
-    arguments.rule, arguments.chunk, arguments.chunks, arguments.seeds
+    arguments.chunk,
+    arguments.chunks,
+    arguments.seeds,
+    size=arguments.size,
+    batch_size=arguments.batch,
   )
-  units.report([result], arguments.json)
+  table.report([result], arguments.json)
 
 
 if __name__ == '__main__':
-  huge_pages.restart()
   main()

@@ -1,19 +1,16 @@
-"""The unit of time of all benchmarks, and their output.
+"""Units of time: that of matrix products measured in the same run.
 
-The speed of a machine varies, so times are given relative to the time of matrix
-products measured in the same run.
+Seconds depend on the machine and on its other load; units much less, since both
+slow down together.
 """
 
-from collections.abc import Callable, Sequence
-import json
-import platform
+from collections.abc import Callable, Mapping
 import time
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-
-from disco_rl.runs import files
+import numpy as np
 
 UNIT_GFLOP = 24.3
 _PRODUCT_SIZE = 2048
@@ -38,17 +35,49 @@ def make_unit() -> Callable[[], float]:
   return measure
 
 
-def _format(value: Any) -> str:
-  return f'{value:.4g}' if isinstance(value, float) else str(value)
+class Timing(NamedTuple):
+  """The time of one of several measurements that were alternated."""
+
+  seconds: float  # Median over rounds.
+  unit_seconds: float  # Likewise, of a unit.
+  ratio: float  # To the first measurement: median of the rounds' ratios.
+
+  @property
+  def units(self) -> float:
+    """The time in units."""
+    return self.seconds / self.unit_seconds
 
 
-def report(results: Sequence[dict[str, Any]], json_path: str | None) -> None:
-  """Prints results as a table, and writes them as JSON if a path is given."""
-  print(f'jax {jax.__version__}, {platform.machine()}, {jax.devices()}')
-  columns = list(results[0])
-  print(' | '.join(columns))
-  for row in results:
-    print(' | '.join(_format(row[column]) for column in columns))
-  if json_path:
-    with files.atomic_writer(json_path) as file:
-      file.write(json.dumps(list(results), indent=2).encode())
+def alternate(
+  measures: Mapping[str, Callable[[], float]],
+  num_rounds: int,
+  num_warm_up: int = 1,
+) -> dict[str, Timing]:
+  """Takes measurements in turns, so that other load slows all equally.
+
+  Args:
+    measures: name to a function that returns seconds.
+    num_rounds: how often to take all of them.
+    num_warm_up: further rounds before, which do not count.
+
+  Returns:
+    Name to its timing.
+  """
+  unit = make_unit()
+  unit_seconds: list[float] = []
+  rounds: list[list[float]] = []
+  for i in range(num_warm_up + num_rounds):
+    in_units = [unit() for _ in range(3)]
+    seconds = [measure() for measure in measures.values()]
+    if i >= num_warm_up:
+      unit_seconds += in_units
+      rounds.append(seconds)
+  times = np.asarray(rounds)  # [rounds, measures]
+  return {
+    name: Timing(
+      seconds=float(np.median(times[:, i])),
+      unit_seconds=float(np.median(unit_seconds)),
+      ratio=float(np.median(times[:, i] / times[:, 0])),
+    )
+    for i, name in enumerate(measures)
+  }

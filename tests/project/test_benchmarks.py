@@ -1,48 +1,288 @@
 """Every benchmark runs, and measures what it says."""
 
 import json
+import subprocess
+import sys
 
+import jax
+import matplotlib.image
+import numpy as np
 import pytest
 
+from benchmarks import all as all_benchmarks
+from benchmarks import arithmetic
 from benchmarks import environments
+from benchmarks import growth
+from benchmarks import growth_plot
+from benchmarks import host_environment
+from benchmarks import learner_programs
 from benchmarks import learner_step
 from benchmarks import long_run
 from benchmarks import meta_update
+from benchmarks import sections
+from benchmarks import sizes
+from benchmarks import start
+from benchmarks import table
 from benchmarks import training_iteration
 from benchmarks import units
 
 
+def _check_row(row):
+  """Checks the entries that all rows have."""
+  assert set(table.COLUMNS) < set(row)
+  assert row['name'] and row['units'] > 0 and row['milliseconds'] > 0
+  assert (row['ratio'] is None) == (row['baseline'] is None)
+  in_units = row['milliseconds'] / row['unit_milliseconds']
+  np.testing.assert_allclose(row['units'], in_units, rtol=1e-6)
+  if row['gflop'] is not None:
+    share = row['gflop'] / units.UNIT_GFLOP / row['units']
+    np.testing.assert_allclose(row['share_of_limit'], share, rtol=1e-6)
+
+
 def test_reports_are_tables_and_json(tmp_path, capsys):
-  results = [dict(units=1.25, milliseconds=200.0)]
-  units.report(results, str(tmp_path / 'x.json'))
-  assert json.loads((tmp_path / 'x.json').read_text()) == results
-  assert '1.25 | 200' in capsys.readouterr().out
+  timing = units.Timing(seconds=0.2, unit_seconds=0.1, ratio=0.5)
+  row = table.row('a step', timing, baseline='plain', gflop=24.3, way='fast')
+  _check_row(row)
+  assert (row['units'], row['share_of_limit']) == (2.0, 0.5)
+  other = table.row('another', timing._replace(seconds=0.3), note='slow')
+  assert other['ratio'] is None
+  path = tmp_path / 'x.json'
+  table.report([row, other], str(path))
+  content = json.loads(path.read_text())
+  assert content['rows'] == table.read(path) == [row, other]
+  assert content['header']['jax'] == jax.__version__
+  assert content['header']['cores'] >= 1
+  assert content['header']['unit_milliseconds'] == 100.0
+  header, columns, first, second = capsys.readouterr().out.splitlines()
+  assert f'jax {jax.__version__}' in header
+  cells = lambda line: [x.strip() for x in line.split('|')]
+  # Columns without values are left out.
+  assert cells(columns) == [
+    'name',
+    'units',
+    'milliseconds',
+    'baseline',
+    'ratio',
+    'share_of_limit',
+    'note',
+  ]
+  assert cells(first) == ['a step', '2', '200', 'plain', '0.5', '0.5', '-']
+  assert cells(second) == ['another', '3', '300', '-', '-', '-', 'slow']
+
+
+def test_measurements_alternate_and_are_compared_by_round():
+  calls = []
+
+  def take(name, values):
+    values = iter(values)
+
+    def measure():
+      calls.append(name)
+      return next(values)
+
+    return measure
+
+  timings = units.alternate(
+    # The machine becomes slower, for both.
+    {'a': take('a', [9, 1, 2, 4]), 'b': take('b', [9, 3, 6, 12])},
+    num_rounds=3,
+  )
+  assert calls == ['a', 'b'] * 4
+  assert [timings[k].ratio for k in 'ab'] == [1, 3]
+  assert [timings[k].seconds for k in 'ab'] == [2, 6]
+  assert timings['a'].units == 2 / timings['a'].unit_seconds
+
+
+def test_arithmetic_counts_every_weight_matrix():
+  settings = sizes.agent_settings('small')
+  num_actions, num_steps, batch_size = 5, 7, 3
+  problem = learner_programs.Problem(
+    settings, num_actions, num_steps, batch_size
+  )
+  params = problem.agent.initial_learner_state(problem.rng).params
+  weights = {name: module['w'].size for name, module in params.items()}
+  # One-hots select a row of their matrix, without a product.
+  one_hots = num_actions * 4 * 32
+  first_layer = weights['mlp/~_embedding_pass/torso/~/linear_0']
+  once = 2e-9 * num_steps * batch_size
+  parts = arithmetic.learner_step(
+    settings, num_actions, num_steps, batch_size, 64
+  )
+  np.testing.assert_allclose(
+    parts['backward'],
+    once * (2 * (sum(weights.values()) - one_hots) - first_layer),
+  )
+  per_action = weights['mlp/mlp/~/linear_0'] + weights['mlp/mlp/~/linear_1']
+  per_action += (
+    weights['mlp/mlp_2/~/linear_0'] + weights['mlp/mlp_2/~/linear_1']
+  )
+  auxiliary = weights['mlp/mlp_1/~/linear_0'] + weights['mlp/mlp_1/~/linear_1']
+  shared = sum(weights.values()) - one_hots - per_action - auxiliary
+  np.testing.assert_allclose(
+    parts['forward'],
+    once * (2 * (shared + num_actions * per_action) + auxiliary),
+  )
+  lstm = arithmetic.rule_lstm(settings, num_steps, batch_size)
+  size = problem.eta['lstm/lstm/linear']['w'].size
+  np.testing.assert_allclose(lstm['one_step'], 2e-9 * batch_size * size)
+  np.testing.assert_allclose(lstm['all_steps'], 6 * lstm['one_step'])
+  np.testing.assert_allclose(problem.gflop, sum(parts.values()))
 
 
 @pytest.mark.slow
-def test_learner_step():
-  results = learner_step.benchmark(rule=None, num_actions=3, num_rounds=3)
-  assert [result['way'] for result in results] == ['summary', 'whole', 'client']
-  for result in results:
-    assert result['units'] > 0 and result['temporaries_mb'] < 500
+@pytest.mark.parametrize('num_actions', [3, 18])
+def test_arithmetic_of_the_plain_step_is_that_of_its_program(num_actions):
+  settings = sizes.agent_settings('published')
+  given = (settings, num_actions, 29, 64)
+  program = learner_programs.Program('naive', learner_programs.Problem(*given))
+  products = arithmetic.total(arithmetic.plain_learner_step(*given, 64))
+  lstm = arithmetic.rule_lstm(settings, 29, 64)
+  products += lstm['one_step'] - lstm['all_steps']  # As XLA counts loops.
+  assert 0.97 * products < program.xla_gflop < 1.1 * products
+
+
+def test_learner_step_runs_tiny():
+  rows = learner_step.benchmark(
+    num_actions=3,
+    num_rounds=1,
+    num_steps=4,
+    batch_size=2,
+    settings=sizes.agent_settings('small'),
+    ways=('naive', 'summary'),
+  )
+  for row in rows:
+    _check_row(row)
+    assert row['details']['ratio_to_naive'] == row['ratio']
+    assert row['temporaries_mb'] > 0 and row['compile_seconds'] > 0
+  assert rows[0]['ratio'] == 1.0
+
+
+@pytest.mark.slow
+def test_all_ways_of_a_learner_step():
+  rows = learner_step.benchmark(num_actions=3, num_rounds=2)
+  ways = [row['details']['way'] for row in rows]
+  assert ways == ['naive', 'client', 'unroll', 'whole', 'summary']
+  for row in rows:
+    _check_row(row)
+    assert 0 < row['share_of_limit'] < 1 and row['temporaries_mb'] < 500
 
 
 @pytest.mark.slow
 def test_training_iteration():
-  result = training_iteration.benchmark(rule=None, chunk=16, num_chunks=1)
-  assert result['units'] > 0 and result['milliseconds'] > 0
+  row = training_iteration.benchmark(2, 1, size='small', batch_size=4)
+  _check_row(row)
+  assert row['baseline'] == 'plain learner step'
 
 
 @pytest.mark.slow
 def test_meta_update():
-  (result,) = meta_update.benchmark(1, 1, ['default'], num_rounds=1)
-  assert result['units'] > 0 and result['compile_seconds'] > 0
+  rows = meta_update.benchmark(
+    2, 2, ['default', 'plain'], 1, num_envs=2, num_steps=3, size='small'
+  )
+  assert [row['details']['mode'] for row in rows] == ['default', 'plain']
+  for row in rows:
+    _check_row(row)
+    details = row['details']
+    assert details['agent_updates_per_second'] == pytest.approx(
+      4e3 / row['milliseconds']
+    )
+
+
+@pytest.mark.slow
+def test_host_environment():
+  rows = host_environment.benchmark(
+    'gym:CartPole-v1', 1, num_envs=2, num_steps=3, chunk=1, size='small'
+  )
+  for row in rows:
+    _check_row(row)
+  assert [row['baseline'] is not None for row in rows] == 2 * [True] + 3 * [
+    False
+  ]
+
+
+@pytest.mark.slow
+def test_start():
+  help_row, first, rest = start.benchmark(num_rounds=1, tiny=True)
+  for row in (help_row, first, rest):
+    _check_row(row)
+  assert first['milliseconds'] > rest['milliseconds']
+
+
+def test_nested_times_count_once():
+  assert start.covered_seconds([(0, 4), (1, 2), (3, 5), (7, 8)]) == 6
+
+
+@pytest.mark.slow
+def test_everything_in_one_command(tmp_path):
+  path = tmp_path / 'all.json'
+  done = subprocess.run(
+    [sys.executable, '-m', 'benchmarks.all', '--tiny', '--json', str(path)],
+    capture_output=True,
+    check=False,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  rows = table.read(path)
+  for row in rows:
+    _check_row(row)
+    assert row['name'] in done.stdout
+  ran = {row['details']['section'] for row in rows}
+  assert ran == set(all_benchmarks.TINY_SECTIONS)
+
+
+def test_failed_sections_are_reported():
+  rows, failed = sections.run(['no_such_benchmark --rounds 1'])
+  assert (rows, failed) == ([], ['no_such_benchmark --rounds 1'])
+
+
+def test_growth_is_drawn_for_every_quantity(tmp_path):
+  rows = []
+  for sweep in growth.SWEEPS:
+    is_step = sweep.work == 'learner step'
+    for way in ('naive', 'summary') if is_step else ('default',):
+      for value in (1, 2):
+        timing = units.Timing(seconds=value, unit_seconds=1.0, ratio=1.0)
+        rows.append(
+          table.row(
+            'x',
+            timing,
+            gflop=10.0 if is_step else None,
+            quantity=sweep.quantity,
+            value=value,
+            work=sweep.work,
+            **{'way' if is_step else 'mode': way},
+          )
+        )
+  path = tmp_path / 'growth.png'
+  growth_plot.draw(rows, str(path))
+  height, width, _ = matplotlib.image.imread(path).shape
+  assert (width, height) == (900, 580)
+
+
+@pytest.mark.slow
+def test_growth(tmp_path):
+  rows, failed = growth.benchmark(growth.TINY_SWEEPS)
+  assert not failed
+  for row in rows:
+    _check_row(row)
+  points = [
+    (row['details']['quantity'], row['details']['value']) for row in rows
+  ]
+  assert points == [
+    *[('actions', 2)] * 2,
+    *[('actions', 3)] * 2,
+    ('simulated devices', 1),
+    ('simulated devices', 2),
+  ]
+  path = tmp_path / 'growth.png'
+  growth_plot.draw(rows, str(path))
+  assert path.stat().st_size > 0
 
 
 @pytest.mark.slow
 def test_long_run():
-  sizes = ['batching.batch_size=4', 'batching.num_envs=2', 'chunk_size=2']
-  result = long_run.benchmark('catch', 'actor_critic', 20, sizes)
+  settings = ['batching.batch_size=4', 'batching.num_envs=2', 'chunk_size=2']
+  result = long_run.benchmark('catch', 'actor_critic', 20, settings)
   assert len(result['resident_mb']) == 10 and min(result['resident_mb']) > 0
   assert result['checkpoint_percent'] > 0 and result['checkpoint_mb'] > 0
 
