@@ -351,9 +351,7 @@ def test_an_environment_in_jax_that_fails(monkeypatch, trouble, message):
     jax.eval_shape(env.step, states, np.zeros(2, np.int32))
 
 
-def test_rules_and_networks_that_cannot_be_made(monkeypatch):
-  monkeypatch.setattr(rules, 'UPDATE_RULES', dict(rules.UPDATE_RULES))
-  monkeypatch.setattr(nets, 'NETWORKS', dict(nets.NETWORKS))
+def test_rules_and_networks_that_cannot_be_made():
   env = small.environment()
   settings = small.settings('actor_critic')
 

@@ -8,7 +8,6 @@ import pytest
 import disco_rl
 from disco_rl.cli import main
 from disco_rl.config import agents
-from disco_rl.environments import registry as environments
 from disco_rl.networks import nets
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.update_rules import actor_critic
@@ -35,17 +34,6 @@ disco_rl.register_environment(
   lambda: config_dict.ConfigDict(dict(length=5))
 )
 """
-
-
-@pytest.fixture(autouse=True)
-def nothing_outlives_a_test(monkeypatch):
-  for module, table in (
-    (rules, 'UPDATE_RULES'),
-    (rules, 'SETTINGS_FNS'),
-    (nets, 'NETWORKS'),
-    (environments, 'ENVIRONMENTS'),
-  ):
-    monkeypatch.setattr(module, table, dict(getattr(module, table)))
 
 
 def test_the_commands_know_what_a_module_registers(
