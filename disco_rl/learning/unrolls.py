@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from disco_rl import types
+from disco_rl.networks import checks as network_checks
 from disco_rl.update_rules import base
 
 SummaryFn = Callable[[types.AgentOuts], dict[str, Any]]
@@ -49,13 +50,16 @@ class Unrolls:
       update_rule: the rule.
     """
     self._unroll_taken = self._unroll_reduced = None
+    network_checks.check_network(network, 'network is', True)
+    unroll = network
     if isinstance(network, types.PolicyNetwork):
-      self._unroll = network.unroll
+      unroll = network.unroll
       if update_rule.learns_taken_actions_only:
         self._unroll_taken = network.unroll_taken
         self._unroll_reduced = network.unroll_reduced
-    else:
-      self._unroll = network
+    self._unroll = network_checks.checked_unroll(
+      unroll, update_rule.agent_output_spec
+    )
     self.can_summarize = (
       self._unroll_taken is not None and self._unroll_reduced is not None
     )
