@@ -206,6 +206,13 @@ def _rule_line(
   baseline: float,
 ) -> tuple[str, ...]:
   part = max(1, len(run.rows) // 10)
+  first, last = (
+    (
+      [row[column] for row in rows] if column else [],
+      [row.get(f'episodes/{env}', 1.0) for row in rows] if column else [],
+    )
+    for rows in (run.rows[:part], run.rows[-part:])
+  )
   by_update = evaluation_tables.returns_by_update(fresh)
   show = lambda x: f'{x:.3f}' if np.isfinite(x) else '-'
   return (
@@ -213,26 +220,11 @@ def _rule_line(
     run.config['init'],
     env,
     str(int(run.rows[-1]['iteration'])),
-    show(_average_return(run.rows[:part], env, column)),
-    show(_average_return(run.rows[-part:], env, column)),
+    *(show(metrics.weighted_mean(*own)) for own in (first, last)),
     show(by_update.get(0, np.nan)),
     show(max(filter(np.isfinite, by_update.values()), default=np.nan)),
     show(baseline),
   )
-
-
-def _average_return(
-  rows: list[metrics.Row], env: str, column: str | None
-) -> float:
-  """Averages returns by episodes, as in all reports; NaN if there are none."""
-  total = count = 0.0
-  for row in rows if column else ():
-    assert column is not None
-    if np.isfinite(row[column]):
-      num_episodes = row.get(f'episodes/{env}', 1.0)
-      total += num_episodes * row[column]
-      count += num_episodes
-  return total / count if count else float('nan')
 
 
 def _line(path: str, config: dict, rows: list[metrics.Row]) -> tuple[str, ...]:
