@@ -90,10 +90,6 @@ class _Run:
   rows: list[metrics.Row]
 
 
-# Columns that the tables of runs of `eval` have.
-_COLUMNS = ('env_steps', 'episodes', 'average_return')
-
-
 def _read(path: pathlib.Path) -> _Run:
   config = run_folder.read_config(path)
   if config.get('command') not in ('eval', 'meta-train'):
@@ -121,7 +117,7 @@ def _compare_agents(
 ) -> tuple[str, Any]:
   """Compares runs of `eval`; returns a table, and a figure or None."""
   for run in runs:
-    for column in _COLUMNS:
+    for column in metrics.COLUMNS:
       if column not in run.rows[0]:
         raise errors.UsageError(f'{run.path}/metrics.csv has no {column}')
   figure = None

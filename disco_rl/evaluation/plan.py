@@ -53,6 +53,7 @@ class Plan(plan_lib.Plan):
 
   command = 'eval'
   unit = 'iteration'
+  columns = metrics.COLUMNS
 
   def __init__(
     self,

@@ -51,7 +51,7 @@ class Unrolls:
     """
     self._unroll_taken = self._unroll_reduced = None
     network_checks.check_network(network, 'network is', True)
-    unroll = network
+    unroll: Any = network
     if isinstance(network, types.PolicyNetwork):
       unroll = network.unroll
       if update_rule.learns_taken_actions_only:

@@ -83,6 +83,7 @@ class Plan(plan_lib.Plan):
 
   command = 'meta-train'
   unit = 'meta-update'
+  columns = ('meta_loss', 'pos_rewards', 'neg_rewards')
 
   def __init__(
     self,

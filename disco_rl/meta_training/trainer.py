@@ -166,13 +166,10 @@ class Trainer:
     )
 
   def check_memory(self) -> memory.Estimate:
-    """Raises a `ValueError` if there is not enough memory for `update`.
+    """Estimates the memory of `update`, whose program is traced.
 
-    Allocates nothing. The program of `update` is traced; the first `update`
-    reuses the trace.
-
-    Returns:
-      The estimate.
+    Raises:
+      ValueError: if there is not enough.
     """
     key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
     spec = jax.eval_shape(self._init, key, self.eta_spec)

@@ -102,10 +102,11 @@ def checked_unroll(
   ) -> tuple[types.AgentOuts, Any]:
     result = unroll(params, state, observations, should_reset)
     check_result(result, 'unroll')
-    logits = np.shape(result[0].get('logits'))
+    outs: Mapping[str, Any] = result[0]
+    logits = np.shape(outs.get('logits', 0))
     num_actions = max(1, logits[-1]) if logits else 1
     spec = spec_of(types.ActionSpec((), jnp.int32, 0, num_actions - 1))
-    check_outputs(result[0], spec, np.shape(should_reset), 'unroll')
+    check_outputs(outs, spec, np.shape(should_reset), 'unroll')
     return result
 
   return checked

@@ -194,6 +194,8 @@ def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
     return store.fetch(str(source))
   path = pathlib.Path(source)
   if not reading.is_file(path):
+    if path.exists():
+      raise RuleFileError(f'{path} is not an ordinary file')
     raise RuleFileError(
       f'no rule file at {path}; give the path of an npz file or one of the '
       f'names {", ".join(sorted(store.known_rules()))}'

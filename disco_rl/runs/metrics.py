@@ -26,6 +26,8 @@ from disco_rl.runs import reading
 Row = dict[str, float]
 
 _INTEGERS = ('iteration', 'seed', 'env_steps', 'episodes')
+# Columns that the tables of evaluations have, besides iteration and seed.
+COLUMNS = ('env_steps', 'episodes', 'average_return', 'average_length')
 # Larger tables are not read. A run writes about 100 bytes per chunk and seed.
 _MAX_BYTES = 1 << 30
 # How many of the last iterations a report averages over.

@@ -98,7 +98,7 @@ def check_same_settings(
   """
   before, after = _flatten(recorded), _flatten(now)
   updates = 'agent.optimizer.total_updates'
-  if before.get(updates) != after.get(updates):
+  if updates in before and before[updates] != after.get(updates):
     raise ValueError(
       'the learning-rate schedule of this run ends with its last step, so it '
       'cannot be resumed for another number of steps; to allow that, set '

@@ -48,6 +48,7 @@ def module(tmp_path, monkeypatch):
   ('source', 'message', 'line'),
   [
     ('import sys\nsys.exit(4)', 'SystemExit: 4', 2),
+    ('\nraise GeneratorExit("bye")', 'GeneratorExit: bye', 2),
     ('x = 1\n\ny = (', r"SyntaxError: '\(' was never closed", 3),
     ('undefined', "NameError: name 'undefined' is not defined", 1),
     ('import no_such', "ModuleNotFoundError: No module named 'no_such'", 1),
