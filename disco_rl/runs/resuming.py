@@ -71,8 +71,8 @@ def check(
   missing = [x for x in periods.columns if rows and x not in rows[0]]
   if missing:
     raise run_folder.RunFolderError(
-      f'{folder.metrics_path} has no column {missing[0]}: the file was changed, '
-      'or is of another run'
+      f'{folder.metrics_path} has no column {missing[0]}: the file was '
+      'changed, or is of another run'
     )
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, periods.checkpoint_every)

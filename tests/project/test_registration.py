@@ -106,7 +106,7 @@ def test_what_is_made_is_checked_before_it_is_used():
   ):
     disco_rl.evaluate('catch', 'nothing')
   disco_rl.register_network('nothing', Nothing)
-  with pytest.raises(ValueError, match='the network nothing made .*Policy'):
+  with pytest.raises(ValueError, match=r'the network nothing made .*Policy'):
     disco_rl.evaluate('catch', 'actor_critic', net='nothing')
   settings = lambda: config_dict.ConfigDict(dict(random_seed='x'))
   disco_rl.register_environment('nothing', Nothing, settings)
