@@ -68,10 +68,10 @@ def check(
       f'{folder.metrics_path} has rows of the seed {min(others)}, which is not '
       'in this run: the file was changed, or is of another run'
     )
-  missing = [x for x in periods.columns if rows and x not in rows[0]]
-  if missing:
+  absent = [x for x in periods.columns if rows and x not in rows[0]]
+  if absent:
     raise run_folder.RunFolderError(
-      f'{folder.metrics_path} has no column {missing[0]}: the file was '
+      f'{folder.metrics_path} has no column {absent[0]}: the file was '
       'changed, or is of another run'
     )
   ends = sorted({int(row['iteration']) for row in rows})
