@@ -14,11 +14,14 @@ from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import agents
+from disco_rl.config import arguments
 from disco_rl.environments import base
 from disco_rl.environments import foreign
 from disco_rl.learning import checks
 from disco_rl.learning import learner_step as learner_lib
+from disco_rl.networks import checks as network_checks
 from disco_rl.networks import nets
+from disco_rl.networks import torsos
 from disco_rl.update_rules import registry
 from disco_rl.value_fns import value_fn
 
@@ -62,10 +65,20 @@ class Agent:
       batch_axis_name: axis (or axes) over which the batch is sharded and
         gradients and statistics are averaged, or None.
       optimizer: the optimiser of θ, instead of the one in the settings, with
-        its learning rate and clip. Meta-training differentiates through it;
+        its learning rate and clip; other settings of the group `optimizer`
+        must then be the defaults. Meta-training differentiates through it;
         `optax.adam`, for example, then needs an `eps_root` above 0.
     """
     agents.check_agent_settings(agent_settings)
+    arguments.check_optimizer('optimizer', optimizer)
+    # Settings always have a learning rate and a clip, but seldom the rest.
+    usual = optimizers.get_settings()
+    more = dict(agent_settings.get('optimizer', None) or {})
+    arguments.check_replaced(
+      'optimizer',
+      optimizer,
+      {f'optimizer.{k}': v for k, v in more.items() if v != usual.get(k)},
+    )
     self.settings = agent_settings
     self.single_observation_spec = single_observation_spec
     self.single_action_spec = single_action_spec
@@ -275,25 +288,34 @@ class Agent:
 
   def _check_network(self) -> None:
     """Traces the network, and checks its outputs against the rule's specs."""
-
-    def one_step() -> types.AgentOuts:
-      params, state = self._init_network(jax.random.PRNGKey(0), 1)
-      outs, _ = self._network.one_step(
-        params, state, self._dummy_observations(1), jnp.zeros(1, bool)
-      )
-      return outs
-
-    network_name = self.settings.net_settings.name
-    with foreign.boundary(f'the network {network_name} failed', ValueError):
-      outs = jax.eval_shape(one_step)
     spec = self.update_rule.agent_output_spec(self.single_action_spec)
-    wanted = {name: (1, *s.shape) for name, s in spec.items()}
-    given = {name: out.shape for name, out in outs.items()}
-    if given != wanted:
-      raise ValueError(
-        f'the network predicts {given} for a batch of one, but the rule needs '
-        f'{wanted}'
+    network_name = self.settings.net_settings.name
+
+    def apply(name: str, dims: tuple[int, ...]) -> None:
+      made = self._init_network(jax.random.PRNGKey(0), 1)
+      if not isinstance(made, tuple | list) or len(made) != 2:
+        raise ValueError(
+          'init of the network must return parameters and a state, but '
+          f'returned an object of the type {type(made).__name__}'
+        )
+      observations = utils.zeros_like_spec(self.single_observation_spec, dims)
+      result = getattr(self._network, name)(
+        *made, observations, jnp.zeros(dims, bool)
       )
+      network_checks.check_result(result, name)
+      network_checks.check_outputs(result[0], spec, dims, name)
+      unknown = sorted(set(result[0]) - set(spec))
+      if unknown:  # They would be stored with all experience.
+        raise ValueError(
+          f'{name} of the network predicts {unknown[0]!r:.60}, which the rule '
+          f'does not use; it needs {", ".join(spec)}'
+        )
+      network_checks.check_state(made[1], result[1], name)
+
+    with foreign.boundary(f'the network {network_name} failed', ValueError):
+      jax.eval_shape(lambda: apply('one_step', (1,)))
+      if network_name not in torsos.BUILT_IN:
+        jax.eval_shape(lambda: apply('unroll', (2, 1)))
 
   def _dummy_observations(self, batch_size: int) -> Any:
     return utils.zeros_like_spec(self.single_observation_spec, (batch_size,))

@@ -298,6 +298,8 @@ def _convert(value: Any, field: Field) -> Any:
     value = value.item()
   if kind is int and isinstance(value, float) and value.is_integer():
     return int(value)  # 1e6
+  if kind is int and isinstance(value, int) and not isinstance(value, bool):
+    return int(value)  # Of a subclass, such as an enum.
   if kind is float and isinstance(value, int) and not isinstance(value, bool):
     try:
       return float(value)

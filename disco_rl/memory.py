@@ -15,7 +15,7 @@ import math
 import os
 import pathlib
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -57,7 +57,35 @@ class NotEnoughMemoryError(ValueError):
   is_user_facing = True
 
 
-def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
+class Estimate(NamedTuple):
+  """The memory that a run needs at least, and what there is."""
+
+  parts: Mapping[str, int]  # Name of each part of the run to its bytes.
+  free: int | None  # Bytes that this process may allocate; None if unknown.
+
+  @property
+  def needed(self) -> int:
+    """The bytes of all parts."""
+    return sum(self.parts.values())
+
+  def describe(self) -> str:
+    """Returns words for the total and the parts, the largest first."""
+    shown = ', '.join(f'{name} {_show(size)}' for name, size in self._ordered())
+    return f'{_show(self.needed)} ({shown})'
+
+  def describe_free(self) -> str:
+    """Returns words for what there is."""
+    return 'unknown' if self.free is None else _show(self.free)
+
+  def largest(self) -> str:
+    """Returns the name of the largest part."""
+    return self._ordered()[0][0]
+
+  def _ordered(self) -> list[tuple[str, int]]:
+    return sorted(self.parts.items(), key=lambda part: -part[1])
+
+
+def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> Estimate:
   """Raises a `NotEnoughMemoryError` for a run larger than the free memory.
 
   Checks on CPU only; accelerators raise an error by themselves.
@@ -65,16 +93,17 @@ def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> None:
   Args:
     parts: name of each part of the run to the bytes it needs.
     advice: name of each part to the settings that make it smaller.
+
+  Returns:
+    The estimate; on accelerators without the free memory.
   """
   free = available() if jax.default_backend() == 'cpu' else None
-  needed = sum(parts.values())
-  if free is None or needed <= free:
-    return
-  largest = sorted(parts.items(), key=lambda part: -part[1])
-  shown = ', '.join(f'{name} {_show(size)}' for name, size in largest)
+  estimate = Estimate(dict(parts), free)
+  if free is None or estimate.needed <= free:
+    return estimate
   raise NotEnoughMemoryError(
-    f'this run needs {_show(needed)} ({shown}), but this machine has '
-    f'{_show(free)} free: lower {advice[largest[0][0]]}'
+    f'this run needs {estimate.describe()}, but this machine has '
+    f'{estimate.describe_free()} free: lower {advice[estimate.largest()]}'
   )
 
 
@@ -267,4 +296,6 @@ def _number(text: str) -> int | None:
 def _show(size: float) -> str:
   if size >= 1e15:
     return f'{size / 1e12:.0f} TB'
+  if size < 1e9:
+    return f'{size / 1e6:.1f} MB'
   return f'{size / 1e9:.1f} GB'

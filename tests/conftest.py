@@ -8,6 +8,7 @@ import jax
 import pytest
 
 from disco_rl.runs import compilation_cache
+from tests.support import registrations
 
 # Tests mostly compile small programs that run once. Optimisation is a third of
 # that time, and the newer code generator of fusions, instead of the older one,
@@ -64,6 +65,39 @@ def pytest_runtest_teardown(item, nextitem):
   if nextitem is None or nextitem.path != item.path:
     compilation_cache.publish()
     gc.collect()
+
+
+_REGISTERED = {}  # Path of a file to the tables after its import.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+  """Undoes what a file registers when it is imported, until its tests run."""
+  if not isinstance(collector, pytest.Module):
+    return (yield)
+  before = registrations.registered()
+  report = yield
+  # For its doctests and its tests; it is imported only the first time.
+  _REGISTERED.setdefault(collector.path, registrations.registered())
+  registrations.restore(before)
+  return report
+
+
+@pytest.fixture(scope='module', autouse=True)
+def registered_by_the_file(request):
+  """Registers what a file registered when it was imported, for its tests."""
+  before = registrations.registered()
+  registrations.restore(_REGISTERED.get(request.path, before))
+  yield
+  registrations.restore(before)
+
+
+@pytest.fixture(autouse=True)
+def registered_by_the_test(registered_by_the_file):
+  """Undoes what a test registers."""
+  before = registrations.registered()
+  yield
+  registrations.restore(before)
 
 
 @pytest.fixture

@@ -4,9 +4,11 @@ from dm_env import specs as dm_env_specs
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from disco_rl import agent
+from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import nets
@@ -15,6 +17,17 @@ from tests.support import golden
 from tests.support import small
 
 RULES = sorted(registry.UPDATE_RULES)
+
+
+def test_settings_that_an_optimizer_would_replace_are_refused():
+  settings = small.settings('actor_critic')
+  with settings.unlocked():
+    settings.optimizer = dict(optimizers.get_settings(), weight_decay=0.1)
+  env = small.environment()
+  message = r'optimizer.weight_decay \(0.1\) would have no effect beside optim'
+  with pytest.raises(ValueError, match=message):
+    agent.Agent.for_environment(env, settings, optimizer=optax.sgd(1.0))
+  agent.Agent.for_environment(env, settings)
 
 
 def _setting(rule):
@@ -339,5 +352,7 @@ def test_network_must_predict_what_the_rule_needs(monkeypatch):
 
   monkeypatch.setitem(nets.NETWORKS, 'forgetful', forgetful)
   config = _changed('net_settings.name', 'forgetful')
-  with pytest.raises(ValueError, match=r"predicts .* but the rule needs .*'z'"):
+  with pytest.raises(
+    ValueError, match=r'predicts .* but the rule needs \w+ of'
+  ):
     small.make_agent('disco', config)

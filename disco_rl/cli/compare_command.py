@@ -90,10 +90,6 @@ class _Run:
   rows: list[metrics.Row]
 
 
-# Columns that the tables of runs of `eval` have.
-_COLUMNS = ('env_steps', 'episodes', 'average_return')
-
-
 def _read(path: pathlib.Path) -> _Run:
   config = run_folder.read_config(path)
   if config.get('command') not in ('eval', 'meta-train'):
@@ -121,7 +117,7 @@ def _compare_agents(
 ) -> tuple[str, Any]:
   """Compares runs of `eval`; returns a table, and a figure or None."""
   for run in runs:
-    for column in _COLUMNS:
+    for column in metrics.COLUMNS:
       if column not in run.rows[0]:
         raise errors.UsageError(f'{run.path}/metrics.csv has no {column}')
   figure = None
@@ -206,6 +202,13 @@ def _rule_line(
   baseline: float,
 ) -> tuple[str, ...]:
   part = max(1, len(run.rows) // 10)
+  first, last = (
+    (
+      [row[column] for row in rows] if column else [],
+      [row.get(f'episodes/{env}', 1.0) for row in rows] if column else [],
+    )
+    for rows in (run.rows[:part], run.rows[-part:])
+  )
   by_update = evaluation_tables.returns_by_update(fresh)
   show = lambda x: f'{x:.3f}' if np.isfinite(x) else '-'
   return (
@@ -213,26 +216,11 @@ def _rule_line(
     run.config['init'],
     env,
     str(int(run.rows[-1]['iteration'])),
-    show(_average_return(run.rows[:part], env, column)),
-    show(_average_return(run.rows[-part:], env, column)),
+    *(show(metrics.weighted_mean(*own)) for own in (first, last)),
     show(by_update.get(0, np.nan)),
     show(max(filter(np.isfinite, by_update.values()), default=np.nan)),
     show(baseline),
   )
-
-
-def _average_return(
-  rows: list[metrics.Row], env: str, column: str | None
-) -> float:
-  """Averages returns by episodes, as in all reports; NaN if there are none."""
-  total = count = 0.0
-  for row in rows if column else ():
-    assert column is not None
-    if np.isfinite(row[column]):
-      num_episodes = row.get(f'episodes/{env}', 1.0)
-      total += num_episodes * row[column]
-      count += num_episodes
-  return total / count if count else float('nan')
 
 
 def _line(path: str, config: dict, rows: list[metrics.Row]) -> tuple[str, ...]:

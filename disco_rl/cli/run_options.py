@@ -84,7 +84,8 @@ def add_run_arguments(
   add(
     '--dry-run',
     action='store_true',
-    help='check all settings, show them and their origins, and stop',
+    help='check all settings and the memory that the run needs, show them and '
+    'the origins of settings, and stop',
   )
   add('--quiet', action='store_true', help='show no progress bar')
 
@@ -127,9 +128,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
     else:
       plan = command.make_plan(_make_request(arguments, command.defaults))
       if arguments.dry_run:
-        plan.check_buildable()
-        print(json.dumps(plan.config, indent=2))
-        return 0
+        return _dry_run(plan)
       name = run_folder.as_file_name(command.name_run(plan))
       a_run = plan.start(
         arguments.out or pathlib.Path('runs') / name,
@@ -140,6 +139,18 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
       out = a_run.folder.path
       console.say(f'{command.describe_start(plan, a_run)}: {out}')
   return _execute(arguments.command, a_run, command.finish)
+
+
+def _dry_run(plan: Any) -> int:
+  """Checks a plan; prints its config, and on standard error its memory."""
+  estimates = plan.check_start()
+  print(json.dumps(plan.config, indent=2))
+  for name, estimate in estimates.items():
+    console.complain(
+      f'disco-rl {plan.command}: {name} needs at least {estimate.describe()}; '
+      f'free memory: {estimate.describe_free()}'
+    )
+  return 0
 
 
 def _make_request(

@@ -50,6 +50,39 @@ def check_critic(value: Any) -> None:
       raise ValueError(f'critic must be complete, but has no {field.name}')
 
 
+class Default(int):
+  """A default that differs from the same number as an argument, see `is_given`.
+
+  In a signature, `steps: int = Default(10)` looks and counts like 10.
+  """
+
+
+def is_given(value: Any) -> bool:
+  """Returns whether an argument is given: neither None nor a `Default`.
+
+  Args:
+    value: the argument.
+  """
+  return value is not None and not isinstance(value, Default)
+
+
+def check_replaced(name: str, value: Any, settings: Mapping[str, Any]) -> None:
+  """Raises a `ValueError` for settings that an argument would replace.
+
+  Args:
+    name: name of the argument, e.g. `'optimizer'`.
+    value: the argument; None if it is not given.
+    settings: the settings that are given and that it would replace, by name.
+  """
+  if value is None or not settings:
+    return
+  path, setting = next(iter(settings.items()))
+  raise ValueError(
+    f'{path} ({fields.shorten(setting)}) would have no effect beside {name}, '
+    'which replaces the default optimiser: give one or the other'
+  )
+
+
 def check_optimizer(name: str, value: Any) -> None:
   """Raises a `ValueError` unless an optimiser is one of optax, or None.
 

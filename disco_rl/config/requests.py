@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from disco_rl import fields
+from disco_rl.config import arguments
 from disco_rl.config import schema
 from disco_rl.environments import factories
 
@@ -69,28 +70,25 @@ def check_said_once(
 
 
 def check_arguments(
-  request: Mapping[str, Any],
-  defaults: Mapping[str, Any],
-  arguments: Mapping[str, Iterable[str]],
+  entries: Mapping[str, Any],
+  settings: Mapping[str, Iterable[str]],
   **names: str,
 ) -> None:
   """Raises a `ValueError` if arguments of Python give a setting in two ways.
 
   Args:
-    request: a request made from arguments.
-    defaults: those of requests; entries that have them are not given.
-    arguments: name of an argument to the paths of the settings that it gives.
+    entries: entries of a request to the arguments that they are made from, see
+      `arguments.is_given`.
+    settings: name of an argument to the paths of the settings that it gives.
     **names: the arguments of entries that have another name.
   """
-  defaults = {'seeds': [0], **defaults}
-  entries = {
+  given = {
     name: names.get(name, name)
-    for name, value in request.items()
-    if value != defaults.get(name)
+    for name, value in entries.items()
+    if arguments.is_given(value)
   }
   check_said_once(
-    entries,
-    [(path, name) for name, paths in arguments.items() for path in paths],
+    given, [(path, name) for name, paths in settings.items() for path in paths]
   )
 
 

@@ -44,8 +44,8 @@ class InvalidEnvironmentError(ForeignCodeError, ValueError):
 class boundary:  # noqa: N801, since it is used like a function.
   """Converts every error within a block to a `ForeignCodeError`.
 
-  That includes a `SystemExit` or `KeyboardInterrupt` of the code itself, but
-  not one that a signal raised, such as Ctrl-C.
+  That includes a `SystemExit`, `KeyboardInterrupt` or `GeneratorExit` of the
+  code itself, but not one that a signal raised, such as Ctrl-C.
   """
 
   def __init__(
@@ -70,8 +70,10 @@ class boundary:  # noqa: N801, since it is used like a function.
     self, kind: Any, error: BaseException | None, trace: Any
   ) -> None:
     """Converts the error, if there is one."""
-    if error is None or isinstance(error, ForeignCodeError | GeneratorExit):
+    if error is None or isinstance(error, ForeignCodeError):
       return
+    if isinstance(error, GeneratorExit) and _is_raised_here(error):
+      return  # A generator of this library is closed.
     if not isinstance(error, Exception) and _is_from_signal(error):
       return
     if isinstance(error, self._passes) and _is_raised_here(error):

@@ -76,8 +76,8 @@ def evaluate(
   agent_settings: config_dict.ConfigDict | None = None,
   *,
   seeds: Sequence[int] | None = None,
-  num_seeds: int = 1,
-  num_iterations: int = resolve.EVALUATION['steps'],
+  num_seeds: int = arguments.Default(1),
+  num_iterations: int = arguments.Default(resolve.EVALUATION['steps']),
   batching: batching_lib.Batching | None = None,
   env_settings: Mapping[str, Any] | None = None,
   settings: Mapping[str, Any] | None = None,
@@ -103,13 +103,14 @@ def evaluate(
       trained with (for η alone, the published ones), with the network that is
       suggested for the environment.
     seeds: K different seeds; by default 0, 1, ... `num_seeds` - 1.
-    num_seeds: number of seeds, if `seeds` is None.
-    num_iterations: number of iterations; each acts for one rollout and takes
-      one learner step.
+    num_seeds: number of seeds, 1 by default. Not together with `seeds`.
+    num_iterations: number of iterations, 1000 by default; each acts for one
+      rollout and takes one learner step.
     batching: sizes of batch, rollout and replay.
     env_settings: changes to the default settings of a named environment.
     settings: changes to other settings, by their path as in `disco-rl eval
-      --dry-run`, e.g. `{'agent.learning_rate': 3e-4}`.
+      --dry-run`, e.g. `{'agent.learning_rate': 3e-4}`. A setting that another
+      argument gives, too, is an error.
     net: name of the network, see `config.networks.choose`; None for the one
       that suits the environment. Not together with `agent_settings`.
     core: name of the network's memory, e.g. `'lstm'`; None for none.
@@ -137,10 +138,8 @@ def evaluate(
     kind = agent_settings.update_rule_name if agent_settings else 'disco'
     rule = rule_lib.Rule(kind, kind, rule)
   schema.check_as('num_iterations', 'steps', num_iterations)
-  num_seeds = schema.check('num_seeds', num_seeds)
-  if seeds is None:
-    seeds = range(num_seeds)
-  elif num_seeds != 1:
+  schema.check('num_seeds', num_seeds)
+  if seeds is not None and arguments.is_given(num_seeds):
     raise ValueError('give seeds or num_seeds, not both')
   changes: dict[str, Any] = {}
   # Arguments to the settings that they give.
@@ -155,10 +154,7 @@ def evaluate(
         f'{fields.shorten(batching)}'
       )
     sizes = dataclasses.asdict(batching)
-    defaults = dataclasses.asdict(batching_lib.Batching())
-    given['batching'] = [
-      f'batching.{name}' for name in sizes if sizes[name] != defaults[name]
-    ]
+    given['batching'] = [f'batching.{name}' for name in sizes]
     changes |= {f'batching.{name}': value for name, value in sizes.items()}
   if chunk_size is not None:
     changes['chunk_size'] = chunk_size
@@ -174,7 +170,11 @@ def evaluate(
     rule=rule.name,
     env=env if isinstance(env, str) else _name_of(env),
     steps=num_iterations,
-    seeds=list(schema.check('seeds', _as_list(seeds))),
+    seeds=list(
+      schema.check(
+        'seeds', list(range(num_seeds)) if seeds is None else _as_list(seeds)
+      )
+    ),
     devices=0 if devices is None else len(devices),
     settings=changes,
     net=net,
@@ -182,7 +182,16 @@ def evaluate(
     preset=preset,
   )
   requests.check_arguments(
-    request, resolve.EVALUATION, given, steps='num_iterations'
+    dict(
+      steps=num_iterations,
+      seeds=seeds,
+      num_seeds=num_seeds,
+      devices=devices,
+      net=net,
+      core=core,
+    ),
+    given,
+    steps='num_iterations',
   )
   objects = plan_lib.Objects(
     env_fn=env_fn, agent_settings=agent_settings, devices=devices

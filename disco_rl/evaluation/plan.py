@@ -1,6 +1,7 @@
 """Plans of evaluations: from requests, or from the folders of runs."""
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import dataclasses
 import pathlib
 from typing import Any
@@ -52,6 +53,7 @@ class Plan(plan_lib.Plan):
 
   command = 'eval'
   unit = 'iteration'
+  columns = metrics.COLUMNS
 
   def __init__(
     self,
@@ -124,7 +126,7 @@ class Plan(plan_lib.Plan):
         min(settings.chunk_size, settings.steps),  # A shorter run is one chunk.
         saves_replay=settings.checkpoint_replay == 'always',
       )
-    except ValueError:
+    except BaseException:
       population.close()
       raise
 
@@ -151,8 +153,14 @@ class Plan(plan_lib.Plan):
     """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
-  def prepare(self, trainable: training.Training, state: Any) -> None:
+  def prepare(
+    self,
+    trainable: training.Training,
+    state: Any,
+    opened: contextlib.ExitStack,
+  ) -> None:
     """Checks that snapshots of the environments can be saved."""
+    del opened
     # The rest of the state is large, and can always be saved.
     checkpoint.check(trainable.to_checkpoint(state).actor)
 

@@ -20,6 +20,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import agent as agent_lib
+from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
@@ -80,10 +81,16 @@ class Population:
     shard = batching.per_shard(self.placement.num_batch_shards)
     env = self._env_fn(batching.num_envs, self.seeds[0])
     axis_name = self.placement.batch_axis
-    self.agent = agent_lib.Agent.for_environment(env, agent_settings, axis_name)
-    footprint.check_observations(
-      self.agent.single_observation_spec, batching, len(self.seeds)
-    )
+    try:
+      self.agent = agent_lib.Agent.for_environment(
+        env, agent_settings, axis_name
+      )
+      footprint.check_observations(
+        self.agent.single_observation_spec, batching, len(self.seeds)
+      )
+    except BaseException:
+      env.close()  # On the host, it may have processes.
+      raise
     if env.is_jittable:
       # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
@@ -139,7 +146,9 @@ class Population:
     self._check_first_timesteps(state.actor.timestep)
     return state
 
-  def check_memory(self, eta: types.MetaParams, num_iterations: int) -> None:
+  def check_memory(
+    self, eta: types.MetaParams, num_iterations: int
+  ) -> memory.Estimate:
     """Raises a `ValueError` if there is not enough memory for `run`.
 
     Environments on the host are made and reset.
@@ -147,10 +156,13 @@ class Population:
     Args:
       eta: the rule's parameters η, arrays or specs.
       num_iterations: that of the first `run`, which uses the trace made here.
+
+    Returns:
+      The estimate.
     """
     keys = self._keys()
     stacked, _ = self._lanes.reset(keys)
-    self._check_memory(keys, stacked, eta, num_iterations)
+    return self._check_memory(keys, stacked, eta, num_iterations)
 
   def run(
     self,
@@ -208,13 +220,15 @@ class Population:
     actor_states: Any,
     eta: types.MetaParams | None,
     num_iterations: int,
-  ) -> None:
+  ) -> memory.Estimate:
     """Checks the state, and unless η is None the program of `run`."""
     spec = jax.eval_shape(self._init, keys, actor_states)
-    parts = footprint.check_state(spec)
-    if eta is not None:
-      traced = self._lanes.trace(eta, spec, num_iterations)
-      footprint.check_step(parts, *traced)
+    state = footprint.check_state(spec)
+    if eta is None:
+      return state
+    return footprint.check_step(
+      state, *self._lanes.trace(eta, spec, num_iterations)
+    )
 
   def _keys(self) -> chex.PRNGKey:
     return jax.vmap(jax.random.PRNGKey)(np.asarray(self.seeds, np.uint32))

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.environments import foreign
@@ -82,6 +83,13 @@ class Training:
   def init(self) -> agent_loop.LoopState:
     """Makes fresh agents."""
     return self.population.init(self._eta, self._chunk_size)
+
+  def check_memory(self) -> memory.Estimate:
+    """Estimates the memory of the run, see `loop.Trainable`.
+
+    Environments on the host are made and reset.
+    """
+    return self.population.check_memory(self._eta, self._chunk_size)
 
   def done(self, state: agent_loop.LoopState) -> int:
     """Returns how many iterations are done."""

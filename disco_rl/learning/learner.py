@@ -19,7 +19,6 @@ import chex
 import jax
 import optax
 
-from disco_rl import fields
 from disco_rl import optimizers
 from disco_rl import types
 from disco_rl import utils
@@ -99,6 +98,10 @@ def make_learner(
   if isinstance(learning_rate, int | float | str):
     learning_rate = schema.check('learning_rate', learning_rate)
   arguments.check_optimizer('optimizer', optimizer)
+  if learning_rate is not None:
+    arguments.check_replaced(
+      'optimizer', optimizer, dict(learning_rate=learning_rate)
+    )
   arguments.check_critic(critic)
   update_rule, default_hyper_params, max_abs_update = _resolve(rule)
   if hyper_params is None:
@@ -112,11 +115,6 @@ def make_learner(
     optimizer = optimizers.clipped_adam(
       3e-4 if learning_rate is None else learning_rate, max_abs_update
     )
-  elif learning_rate is not None:
-    raise ValueError(
-      f'learning_rate ({learning_rate}) would have no effect beside an '
-      'optimizer: give it to the optimizer, or leave the optimizer out'
-    )
   step = learner_step.LearnerStep(
     update_rule,
     network,
@@ -127,11 +125,6 @@ def make_learner(
     ),
     axis_name=axis_name,
   )
-  if not callable(getattr(network, 'unroll', network)):
-    raise ValueError(
-      'network must be an unroll function or a disco_rl.types.PolicyNetwork, '
-      f'got {fields.shorten(network)}'
-    )
   eta_spec = jax.eval_shape(
     lambda: update_rule.init_params(jax.random.PRNGKey(0))[0]
   )

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from disco_rl import types
 from disco_rl.networks import blocks
+from disco_rl.networks import checks as network_checks
 from disco_rl.update_rules import base
 
 SummaryFn = Callable[[types.AgentOuts], dict[str, Any]]
@@ -63,13 +64,17 @@ class Unrolls:
       update_rule: the rule.
     """
     self._embed = self._predict = None
+    network_checks.check_network(network, 'network is', True)
+    unroll: Any = network
     if isinstance(network, types.PolicyNetwork):
-      self._unroll = network.unroll
-      if update_rule.learns_taken_actions_only:
+      unroll = network.unroll
+      has_stages = network.embed is not None and network.predict is not None
+      if has_stages and update_rule.learns_taken_actions_only:
         self._embed, self._predict = network.embed, network.predict
-    else:
-      self._unroll = network
-    self.has_stages = self._embed is not None and self._predict is not None
+    self._unroll = network_checks.checked_unroll(
+      unroll, update_rule.agent_output_spec
+    )
+    self.has_stages = self._embed is not None
     # Only the names are needed; they do not depend on the number of actions.
     one_action = types.ActionSpec((), jnp.int32, 0, 0)
     self._model_outputs = frozenset(update_rule.model_output_spec(one_action))
@@ -129,14 +134,11 @@ class Unrolls:
     """
     inputs = (net_state, rollout.observations, rollout.is_last)
     if self._embed is None:
-      agent_out, pullback, net_state = jax.vjp(
+      outs, pullback, net_state = jax.vjp(
         lambda params: self._unroll(params, *inputs), params, has_aux=True
       )
-      return Outputs(
-        dict(agent_out),
-        net_state,
-        _gradient_of_outputs(agent_out, rollout.actions, pullback),
-      )
+      gradient_of = _gradient_of_outputs(outs, rollout.actions, pullback)
+      return Outputs(dict(outs), net_state, gradient_of)
     embed = self._embed
     embedding, pull_embedding, net_state = jax.vjp(
       lambda params: embed(params, *inputs), params, has_aux=True

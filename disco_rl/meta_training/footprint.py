@@ -15,14 +15,14 @@ _SIZES = {
 }
 
 
-def check_state(spec: Any) -> dict[str, int]:
+def check_state(spec: Any) -> memory.Estimate:
   """Raises a `ValueError` if a state does not fit into memory.
 
   Args:
     spec: specs of a `trainer.TrainState`.
 
   Returns:
-    Name of each part of the state to its size in bytes.
+    The estimate.
   """
   agents = [group.agents for group in spec.groups]
   parts = {
@@ -33,15 +33,18 @@ def check_state(spec: Any) -> dict[str, int]:
       (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
     ),
   }
-  memory.check(parts, _SIZES)
-  return parts
+  return memory.check(parts, _SIZES)
 
 
-def check_update(state: dict[str, int], traced: Any) -> None:
+def check_update(state: memory.Estimate, traced: Any) -> memory.Estimate:
   """Raises a `ValueError` if a state and a meta-update do not fit into memory.
 
   Args:
     state: from `check_state`.
     traced: the traced program of a meta-update.
+
+  Returns:
+    The estimate.
   """
-  memory.check({**state, 'a meta-update': memory.of_program(traced)}, _SIZES)
+  step = memory.of_program(traced)
+  return memory.check({**state.parts, 'a meta-update': step}, _SIZES)

@@ -1,11 +1,12 @@
 """Groups of agents that train η together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
 import jax
 from ml_collections import config_dict
+import numpy as np
 import optax
 
 from disco_rl import agent as agent_lib
@@ -124,6 +125,28 @@ def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
   for i, spec in enumerate(specs):
     file_format.check_like(spec, specs[0], f'the parameters of group {i}')
   return specs[0]
+
+
+def average_returns(
+  names: Sequence[str], logs: Sequence[Mapping[str, np.ndarray]]
+) -> dict[str, float]:
+  """Averages the returns of each group's episodes.
+
+  Args:
+    names: names of the groups.
+    logs: `meta_gradient.EPISODE_LOG` of the agents of each group.
+
+  Returns:
+    `episodes/NAME`, and `return/NAME`, which is NaN without episodes.
+  """
+  averages = {}
+  for name, log in zip(names, logs, strict=True):
+    episodes, total = (
+      float(np.sum(log[key])) for key in meta_gradient.EPISODE_LOG
+    )
+    averages[f'episodes/{name}'] = episodes
+    averages[f'return/{name}'] = total / episodes if episodes else np.nan
+  return averages
 
 
 def host_environment_message(name: str) -> str:

@@ -7,7 +7,11 @@ import jax.flatten_util
 import optax
 
 from disco_rl import types
+from disco_rl.config import arguments
 from disco_rl.config import meta_training as config_lib
+
+# The settings of the default Adam.
+_SETTINGS = ('learning_rate', 'max_grad_norm', 'max_abs_update')
 
 
 class MetaOptimizer:
@@ -35,7 +39,13 @@ class MetaOptimizer:
     if optimizer is None:
       optimizer = _default_optimizer(config)
     else:
-      _check_unused(config)
+      default = config_lib.Config()
+      settings = {name: getattr(config, name) for name in _SETTINGS}
+      arguments.check_replaced(
+        'meta_optimizer',
+        optimizer,
+        {k: v for k, v in settings.items() if v != getattr(default, k)},
+      )
     self._optimizer = optimizer
 
   def init(self, eta: types.MetaParams) -> Any:
@@ -76,14 +86,3 @@ def _default_optimizer(
     parts.append(optax.clip(config.max_abs_update))
   parts.append(optax.scale(-config.learning_rate))
   return optax.chain(*parts)
-
-
-def _check_unused(config: config_lib.Config) -> None:
-  """Raises a `ValueError` for settings of Adam beside a custom optimiser."""
-  default = config_lib.Config()
-  for name in ('learning_rate', 'max_grad_norm', 'max_abs_update'):
-    if getattr(config, name) != getattr(default, name):
-      raise ValueError(
-        f'{name} ({getattr(config, name)}) is a setting of the default Adam, '
-        'which meta_optimizer replaces: give one or the other'
-      )

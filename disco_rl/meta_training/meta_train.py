@@ -74,15 +74,15 @@ def meta_train(
   | os.PathLike[str]
   | rule_lib.Rule
   | types.MetaParams = resolve.RANDOM,
-  num_updates: int = resolve.META_TRAINING['steps'],
-  num_agents: int = resolve.META_TRAINING['num_agents'],
+  num_updates: int = arguments.Default(resolve.META_TRAINING['steps']),
+  num_agents: int = arguments.Default(resolve.META_TRAINING['num_agents']),
   config: config_lib.Config | None = None,
-  seed: int = 0,
+  seed: int = arguments.Default(0),
   env_settings: Mapping[str, Mapping[str, Any]] | None = None,
   settings: Mapping[str, Any] | None = None,
   net: str | None = None,
   core: str | None = None,
-  eval_every: int = 0,
+  eval_every: int = arguments.Default(0),
   eval_envs: Sequence[str] = (),
   agent_settings: config_dict.ConfigDict | None = None,
   critic: types.ValueFnConfig | None = None,
@@ -102,20 +102,21 @@ def meta_train(
       batch size and a seed.
     init: the initial η: `'random'`, the name, file or run folder of a rule, a
       loaded rule, or η itself.
-    num_updates: number of meta-updates.
-    num_agents: number of agents in each environment.
+    num_updates: number of meta-updates, 800 by default.
+    num_agents: number of agents in each environment, 2 by default.
     config: sizes and weights. By default those of the small reference setting;
       if `init` is a trained rule, with the learning rate
       `config.meta_training.FINE_TUNING_LEARNING_RATE`.
-    seed: seed of all random numbers, see `training.keys`.
+    seed: seed of all random numbers, 0 by default, see `training.keys`.
     env_settings: name of an environment to changes of its default settings.
     settings: changes to other settings, by their path as in `disco-rl
-      meta-train --dry-run`, e.g. `{'meta.num_inner_updates': 4}`.
+      meta-train --dry-run`, e.g. `{'meta.num_inner_updates': 4}`. A setting
+      that another argument gives, too, is an error.
     net: name of all agents' network, see `config.networks.choose`; None for the
       one that suits each environment. Not together with `agent_settings`.
     core: name of the networks' memory, e.g. `'lstm'`; None for none.
     eval_every: number of meta-updates between evaluations with fresh agents,
-      which are written to `out`; 0 for none.
+      which are written to `out`; 0, the default, for none.
     eval_envs: names of environments for the evaluations; by default `envs`.
     agent_settings: settings of all agents, e.g. with a rule of your own; None
       for those that the initial rule was trained with (for random η, those of
@@ -150,8 +151,16 @@ def meta_train(
   schema.check_as('eval_every', 'eval.every', eval_every)
   for name, group in dict(env_settings=env_settings, settings=settings).items():
     schema.check_mapping(name, group)
-  _check_replaced('agent_optimizer', agent_optimizer, settings)
-  _check_replaced('meta_optimizer', meta_optimizer, settings)
+  optimizers = dict(
+    agent_optimizer=agent_optimizer, meta_optimizer=meta_optimizer
+  )
+  for name, optimizer in optimizers.items():
+    replaced = {
+      path: value
+      for path, value in (settings or {}).items()
+      if re.fullmatch(_REPLACED[name], str(path))
+    }
+    arguments.check_replaced(name, optimizer, replaced)
   rule = _initial_rule(init, agent_settings)
   names, env_fns = _name_environments(envs)
   changes: dict[str, Any] = {}
@@ -170,8 +179,7 @@ def meta_train(
   weights = None
   if config is not None:
     own, weights = _settings_of(config)
-    defaults, _ = _settings_of(config_lib.Config())
-    given['config'] = [k for k, v in own.items() if v != defaults.get(k)]
+    given['config'] = list(own)
     changes |= own
   changes |= settings or {}
   request = dict(
@@ -190,7 +198,17 @@ def meta_train(
     settings=changes,
   )
   requests.check_arguments(
-    request, resolve.META_TRAINING, given, steps='num_updates'
+    dict(
+      steps=num_updates,
+      num_agents=num_agents,
+      seed=seed,
+      eval_every=eval_every,
+      devices=devices,
+      net=net,
+      core=core,
+    ),
+    given,
+    steps='num_updates',
   )
   objects = plan_lib.Objects(
     env_fns=env_fns,
@@ -256,18 +274,6 @@ _REPLACED = dict(
   agent_optimizer=r'agent\.(learning_rate|max_abs_update|optimizer\..+)',
   meta_optimizer=r'meta\.(learning_rate|max_grad_norm|max_abs_update)',
 )
-
-
-def _check_replaced(
-  name: str, optimizer: Any, settings: Mapping[str, Any] | None
-) -> None:
-  """Raises a `ValueError` for settings that an optimiser would replace."""
-  for path in settings or () if optimizer is not None else ():
-    if re.fullmatch(_REPLACED[name], path):
-      raise ValueError(
-        f'{path} is a setting of the default optimiser, which {name} replaces: '
-        'give one or the other'
-      )
 
 
 def _initial_rule(

@@ -1,6 +1,7 @@
 """Plans of meta-training: from requests, or from the folders of runs."""
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import dataclasses
 import pathlib
 from typing import Any
@@ -9,6 +10,7 @@ import jax
 from ml_collections import config_dict
 import optax
 
+from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import requests
@@ -81,6 +83,7 @@ class Plan(plan_lib.Plan):
 
   command = 'meta-train'
   unit = 'meta-update'
+  columns = ('meta_loss', 'pos_rewards', 'neg_rewards')
 
   def __init__(
     self,
@@ -176,12 +179,13 @@ class Plan(plan_lib.Plan):
       saves_replay=settings.checkpoint_replay == 'always',
     )
 
-  def check_buildable(self) -> None:
-    """Builds everything once, to detect errors."""
-    super().check_buildable()
-    self._build_evaluation()
-    if self._evaluation is not None:
-      self._evaluation.close()
+  def check_start(self) -> dict[str, memory.Estimate]:
+    """Checks a start, also of the evaluations, see `runs.plan.Plan`."""
+    estimates = super().check_start()
+    with contextlib.ExitStack() as opened:
+      for env, estimate in self._open_evaluation(opened).items():
+        estimates[f'an evaluation in {env}'] = estimate
+    return estimates
 
   def make_hooks(
     self,
@@ -217,24 +221,35 @@ class Plan(plan_lib.Plan):
     """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
-  def prepare(self, trainable: training.Training, state: Any) -> None:
+  def prepare(
+    self,
+    trainable: training.Training,
+    state: Any,
+    opened: contextlib.ExitStack,
+  ) -> None:
     """Checks that η can be saved, and builds the agents of evaluations."""
     del trainable
     file_format.check_savable(state.eta, 'the parameters of the rule')
-    self._build_evaluation()
-    if self._evaluation is not None:
-      try:
-        self._evaluation.check_memory()
-      except BaseException:
-        self._evaluation.close()
-        raise
+    self._open_evaluation(opened)
 
-  def _build_evaluation(self) -> None:
-    """Builds the agents of `eval.every`, if the rule is evaluated."""
-    if self.settings.eval.every and self._evaluation is None:
-      self._evaluation = rule_evaluation.RuleEvaluation(
-        self.settings, self._objects.env_fns
-      )
+  def _open_evaluation(
+    self, opened: contextlib.ExitStack
+  ) -> dict[str, memory.Estimate]:
+    """Builds the agents of `eval.every`, if the rule is evaluated.
+
+    Args:
+      opened: closes them.
+
+    Returns:
+      The memory of an evaluation in each environment.
+    """
+    if not self.settings.eval.every:
+      return {}
+    self._evaluation = rule_evaluation.RuleEvaluation(
+      self.settings, self._objects.env_fns
+    )
+    opened.callback(self._evaluation.close)
+    return self._evaluation.check_memory()
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""

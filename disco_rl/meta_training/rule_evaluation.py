@@ -68,17 +68,25 @@ class RuleEvaluation:
       self.close()  # Environments on the host may have processes.
       raise
 
-  def check_memory(self) -> None:
-    """Raises a `ValueError` if there is not enough memory for an evaluation."""
+  def check_memory(self) -> dict[str, memory.Estimate]:
+    """Raises a `ValueError` if there is not enough memory for an evaluation.
+
+    Returns:
+      Name of each environment to the estimate of the larger of its evaluations,
+      with the rule or with the baseline.
+    """
+    estimates = {}
     num_iterations = min(_CHUNK_SIZE, self._settings.eval.steps)
     for env, population in self._populations.items():
       eta = training.params_spec(population.agent.update_rule)
       with _naming(env):
-        population.check_memory(eta, num_iterations)
+        estimates[env] = population.check_memory(eta, num_iterations)
       if self._settings.eval.baseline is not None:
         with contextlib.closing(self._baseline_population(env)) as baseline:
           with _naming(env):
-            baseline.check_memory({}, num_iterations)
+            other = baseline.check_memory({}, num_iterations)
+        estimates[env] = max(estimates[env], other, key=lambda x: x.needed)
+    return estimates
 
   def close(self) -> None:
     """Closes environments on the host."""
@@ -225,10 +233,6 @@ class Hook(hooks.Periodic):
     if done and done % self._every == 0:
       # The run may have stopped during this evaluation; completes it.
       self._evaluate(done, state)
-
-  def close(self) -> None:
-    """Closes environments on the host."""
-    self._evaluation.close()
 
   def _evaluate(self, done: int, state: Any) -> None:
     """Trains fresh agents with the rule, and saves it if it is the best."""

@@ -23,6 +23,7 @@ import numpy as np
 import optax
 
 from disco_rl import compat
+from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl import utils
@@ -143,16 +144,12 @@ class Trainer:
     eta, _ = jax.jit(self._rules[0].init_params)(rng)
     return eta
 
-  def init(
-    self, rng: chex.PRNGKey, eta: types.MetaParams, check_update: bool = False
-  ) -> TrainState:
+  def init(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
     """Makes fresh agents.
 
     Args:
       rng: split into one key per agent, those of the first group first.
       eta: the initial η.
-      check_update: whether to check that there is enough memory for `update`,
-        too. Its program is traced; the first `update` reuses the trace.
 
     Returns:
       The state.
@@ -162,15 +159,22 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    spec = jax.eval_shape(self._init, rng, eta)
-    parts = footprint.check_state(spec)
-    if check_update:
-      key_spec = jax.ShapeDtypeStruct(rng.shape, rng.dtype)
-      footprint.check_update(parts, self._update.trace(spec, key_spec))
+    footprint.check_state(jax.eval_shape(self._init, rng, eta))
     # Programs run on the devices of their arguments.
     return self._init(
       *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     )
+
+  def check_memory(self) -> memory.Estimate:
+    """Estimates the memory of `update`, whose program is traced.
+
+    Raises:
+      ValueError: if there is not enough.
+    """
+    key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
+    spec = jax.eval_shape(self._init, key, self.eta_spec)
+    state = footprint.check_state(spec)
+    return footprint.check_update(state, self._update.trace(spec, key))
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey
@@ -196,12 +200,7 @@ class Trainer:
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
     averages['num_resets'] = float(num_resets)
-    for name, group_log in zip(self.group_names, group_logs, strict=True):
-      episodes, total = (
-        float(np.sum(group_log[key])) for key in meta_gradient.EPISODE_LOG
-      )
-      averages[f'episodes/{name}'] = episodes
-      averages[f'return/{name}'] = total / episodes if episodes else np.nan
+    averages |= groups_lib.average_returns(self.group_names, group_logs)
     return state, UpdateLog(averages, per_agent)
 
   def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import chex
 import jax
 
+from disco_rl import memory
 from disco_rl import types
 from disco_rl.meta_training import nonfinite
 from disco_rl.meta_training import trainer as trainer_lib
@@ -58,9 +59,12 @@ class Training:
 
   def init(self) -> trainer_lib.TrainState:
     """Makes fresh agents and the initial η."""
-    return self._trainer.init(
-      self._init_rng, self.initial_eta(), check_update=True
-    )
+    self.check_memory()
+    return self._trainer.init(self._init_rng, self.initial_eta())
+
+  def check_memory(self) -> memory.Estimate:
+    """Estimates the memory of the run, see `loop.Trainable`."""
+    return self._trainer.check_memory()
 
   def initial_eta(self) -> types.MetaParams:
     """Returns the initial η, as given or drawn from the seed."""

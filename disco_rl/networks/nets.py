@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.networks import action_models
+from disco_rl.networks import checks
 from disco_rl.networks import cores
 from disco_rl.networks import initializers
 from disco_rl.networks import precision as precision_lib
@@ -330,13 +331,7 @@ def get_network(
   """
   known = {name: _with_torso(name) for name in torsos.TORSOS} | NETWORKS
   network = utils.lookup(known, name, 'network')(*args, **kwargs)
-  for function in ('init', 'one_step', 'unroll'):
-    if not callable(getattr(network, function, None)):
-      raise ValueError(
-        f'the network {name} made an object of the type '
-        f'{type(network).__name__}, which has no function {function}: a '
-        'disco_rl.types.PolicyNetwork is needed'
-      )
+  checks.check_network(network, f'the network {name} made', False)
   if precision == 'float32':
     return network
   return precision_lib.with_policy(network, precision_lib.get_policy(precision))

@@ -98,15 +98,7 @@ def save(
     raise RuleFileError(f'a rule is saved as .npz, got {path}')
   where = f'cannot save {path}'
   flat: dict[str, Any] = check_savable(params, where)
-  try:
-    comment = json.dumps(dict(metadata)).encode() if metadata else b''
-  except TypeError as error:
-    raise RuleFileError(f'{where}: its metadata: {error}') from error
-  if len(comment) > _MAX_COMMENT_BYTES:
-    raise RuleFileError(
-      f'{where}: its metadata takes {len(comment)} bytes, more than '
-      f'{_MAX_COMMENT_BYTES}'
-    )
+  comment = _to_comment(metadata, where)
 
   with files.atomic_writer(path, make_folder=True) as file:
     np.savez(file, **flat)
@@ -129,10 +121,12 @@ def check_savable(params: types.MetaParams, where: str) -> dict[str, Any]:
   Raises:
     RuleFileError: if they cannot be saved.
   """
-  return {
+  flat = {
     key: _as_float32(key, value, where)
     for key, value in _flatten(params, where).items()
   }
+  _by_module(flat, where)  # As when they are loaded.
+  return flat
 
 
 def check_like(
@@ -166,6 +160,23 @@ def check_like(
     )
 
 
+def _to_comment(metadata: Mapping[str, Any] | None, where: str) -> bytes:
+  """Returns metadata as they are stored; checks that they can be loaded."""
+  if not metadata:
+    return b''
+  try:
+    comment = json.dumps(dict(metadata)).encode()
+    reading.parse_json(comment)
+  except (RecursionError, TypeError, ValueError) as error:
+    raise RuleFileError(f'{where}: its metadata: {error}') from error
+  if len(comment) > _MAX_COMMENT_BYTES:
+    raise RuleFileError(
+      f'{where}: its metadata takes {len(comment)} bytes, more than '
+      f'{_MAX_COMMENT_BYTES}'
+    )
+  return comment
+
+
 def _shapes(params: types.MetaParams) -> dict[str, tuple[int, ...]]:
   return {
     jax.tree_util.keystr(path, simple=True, separator='/'): np.shape(x)
@@ -183,6 +194,8 @@ def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
     return store.fetch(str(source))
   path = pathlib.Path(source)
   if not reading.is_file(path):
+    if path.exists():
+      raise RuleFileError(f'{path} is not an ordinary file')
     raise RuleFileError(
       f'no rule file at {path}; give the path of an npz file or one of the '
       f'names {", ".join(sorted(store.known_rules()))}'
@@ -191,7 +204,6 @@ def _resolve(source: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def _read(path: pathlib.Path) -> types.MetaParams:
-  params: dict[str, Any] = {}
   try:
     if not npz.is_archive(path):
       raise RuleFileError(
@@ -203,21 +215,39 @@ def _read(path: pathlib.Path) -> types.MetaParams:
       f'{path} is not a readable rule file: {e}. It may be damaged: get it '
       'again'
     ) from None
-  for key, array in arrays.items():
+  arrays = {k: _as_float32(k, x, str(path)) for k, x in arrays.items()}
+  return jax.tree.map(jnp.asarray, _by_module(arrays, str(path)))
+
+
+def _by_module(
+  arrays: Mapping[str, np.ndarray], where: str
+) -> types.MetaParams:
+  """Returns arrays by module and name, as `load` does.
+
+  Args:
+    arrays: arrays by their keys in a file.
+    where: the beginning of an error message.
+
+  Raises:
+    RuleFileError: if the keys are not those of parameters.
+  """
+  params: dict[str, Any] = {}
+  for key, value in arrays.items():
     module, separator, name = key.rpartition('/')
     if not name or bool(separator) != bool(module):
       raise RuleFileError(
-        f'{path}: the key {key!r} is not of the form module/name'
+        f'{where}: the key {key[:60]!r} is not of the form module/name'
       )
-    value = jnp.asarray(_as_float32(key, array, str(path)))
     if (module or name) in _taken(params, module):
-      raise RuleFileError(f'{path}: {key[:60]!r} is both a module and an array')
+      raise RuleFileError(
+        f'{where}: {key[:60]!r} is both a module and an array'
+      )
     if module:
       params.setdefault(module, {})[name] = value
     else:
       params[name] = value
   if not params:
-    raise RuleFileError(f'{path} holds no parameters')
+    raise RuleFileError(f'{where}: it holds no parameters')
   return params
 
 
@@ -269,10 +299,22 @@ def _flatten(params: types.MetaParams, where: str) -> dict[str, Any]:
     )
   flat: dict[str, Any] = {}
   for module, tensors in params.items():
+    own = {module: tensors}
     if isinstance(tensors, Mapping):
-      flat |= {f'{module}/{name}': value for name, value in tensors.items()}
-    else:
-      flat[module] = tensors
+      own = {f'{module}/{name}': value for name, value in tensors.items()}
+      # Modules may have slashes in their names, but their arrays may not.
+      for name in tensors:
+        if '/' in str(name):
+          raise RuleFileError(
+            f'{where}: the name {str(name)[:60]!r} in {str(module)[:60]!r} has '
+            'a slash'
+          )
+    for key in own:
+      if not isinstance(key, str) or key in flat:
+        raise RuleFileError(
+          f'{where}: {key!r:.60} is not a text, or there are two of it'
+        )
+    flat |= own
   deep = [key for key, value in flat.items() if isinstance(value, Mapping)]
   if deep:
     raise RuleFileError(

@@ -179,6 +179,8 @@ def save_rule(
   kept = rule_settings(settings or {})
   if settings is not None and 'update_rule_name' in settings:
     kept['update_rule_name'] = settings['update_rule_name']
+  # As when it is loaded.
+  _check_settings(kept, f'cannot save {os.fspath(path)}')
   file_format.save(path, eta, {**(metadata or {}), 'settings': kept})
 
 
@@ -220,12 +222,6 @@ def _load_file(path: pathlib.Path, name: str, provenance: str) -> Rule:
   eta = file_format.load(path)
   recorded = _recorded_settings(file_format.load_metadata(path), path)
   kind = recorded.pop('update_rule_name', 'disco')
-  if kind not in registry.UPDATE_RULES:
-    raise store.RuleFileError(
-      f'{path} is of the kind {fields.shorten(kind)}, which is not registered '
-      'here: import the module that registers it first '
-      '(disco_rl.register_rule; in the commands: --use MODULE)'
-    )
   return Rule(name, kind, eta, recorded, path, provenance or f'file {path}')
 
 
@@ -244,14 +240,31 @@ def _recorded_settings(
     )
   names = ('update_rule_name', *SETTINGS_GROUPS)
   recorded = {name: node[name] for name in names if name in node}
+  _check_settings(recorded, str(path))
+  return recorded
+
+
+def _check_settings(recorded: Mapping[str, Any], where: str) -> None:
+  """Checks the settings that a rule's file records, or shall record.
+
+  Args:
+    recorded: the settings, by name.
+    where: the beginning of an error message.
+  """
   for name, value in recorded.items():
     is_name = name == 'update_rule_name'
     words = 'a name' if is_name else 'a group of settings'
     if not isinstance(value, str if is_name else Mapping):
       raise store.RuleFileError(
-        f'{path}: its setting {name} is {fields.shorten(value)}, not {words}'
+        f'{where}: its setting {name} is {fields.shorten(value)}, not {words}'
       )
-  return recorded
+  kind = recorded.get('update_rule_name', 'disco')
+  if kind not in registry.UPDATE_RULES:
+    raise store.RuleFileError(
+      f'{where}: it is of the kind {fields.shorten(kind)}, which is not '
+      'registered here: import the module that registers it first '
+      '(disco_rl.register_rule; in the commands: --use MODULE)'
+    )
 
 
 def _provenance_of_name(name: str) -> str:

@@ -37,6 +37,8 @@ def check(
   # The command may be anything, a list for example, which is no key.
   if isinstance(command, str) and command in _RULE_ENTRIES:
     entries[_RULE_ENTRIES[command]] = (str, 'the name of a rule')
+  if command == 'eval' and 'settings' in entries:
+    entries['num_devices'] = (int, 'the number of devices')
   for name, (kind, words) in entries.items():
     if not isinstance(config.get(name), kind):
       given = fields.shorten(config[name]) if name in config else 'nothing'

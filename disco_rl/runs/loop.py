@@ -16,6 +16,7 @@ import dataclasses
 import enum
 from typing import Any, Protocol
 
+from disco_rl import memory
 from disco_rl.runs import compilation_cache
 from disco_rl.runs import finite
 from disco_rl.runs import metrics
@@ -26,6 +27,13 @@ class Trainable(Protocol):
 
   def init(self) -> Any:
     """Makes the state before the first step."""
+
+  def check_memory(self) -> memory.Estimate:
+    """Estimates the memory of the state and of a step; makes no state.
+
+    Raises:
+      ValueError: if there is not enough.
+    """
 
   def done(self, state: Any) -> int:
     """Returns how many steps are done."""

@@ -26,6 +26,8 @@ from disco_rl.runs import reading
 Row = dict[str, float]
 
 _INTEGERS = ('iteration', 'seed', 'env_steps', 'episodes')
+# Columns that the tables of evaluations have, besides iteration and seed.
+COLUMNS = ('env_steps', 'episodes', 'average_return', 'average_length')
 # Larger tables are not read. A run writes about 100 bytes per chunk and seed.
 _MAX_BYTES = 1 << 30
 # How many of the last iterations a report averages over.
@@ -215,14 +217,33 @@ def average_returns(
   averages = {}
   for seed in sorted({int(row['seed']) for row in rows}):
     counted = [
-      (row['episodes'], row['average_return'])
-      for row in rows
-      if row['seed'] == seed and row['iteration'] > first and row['episodes']
+      row for row in rows if row['seed'] == seed and row['iteration'] > first
     ]
-    count = sum(episodes for episodes, _ in counted)
-    total = sum(episodes * average for episodes, average in counted)
-    averages[seed] = float(total / count) if count else float('nan')
+    averages[seed] = weighted_mean(
+      [row['average_return'] for row in counted],
+      [row['episodes'] for row in counted],
+    )
   return averages
+
+
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+  """Computes a weighted mean, e.g. of rows by their numbers of episodes.
+
+  Args:
+    values: [N]; non-finite values are left out.
+    weights: [N], at least 0.
+
+  Returns:
+    The mean; NaN without any weight.
+  """
+  counted = [
+    (weight, value)
+    for weight, value in zip(weights, values, strict=True)
+    if np.isfinite(value)
+  ]
+  count = sum(weight for weight, _ in counted)
+  total = sum(weight * value for weight, value in counted)
+  return float(total / count) if count else float('nan')
 
 
 def _columns(path: str | os.PathLike[str]) -> list[str]:

@@ -9,6 +9,7 @@ import warnings
 
 import disco_rl
 from disco_rl import fields
+from disco_rl import memory
 from disco_rl.runs import checkpoint
 from disco_rl.runs import config_entries
 from disco_rl.runs import interrupts
@@ -32,6 +33,7 @@ class Plan(abc.ABC):
   Attributes:
     command: the command that makes such runs.
     unit: name of a step, e.g. `'iteration'`.
+    columns: columns of metrics that all such runs have, among others.
     request: the request, see `config.resolve`.
     settings: all settings, resolved from the request; a ConfigDict.
     config: contents of the run's `config.json`.
@@ -39,6 +41,7 @@ class Plan(abc.ABC):
 
   command: ClassVar[str]
   unit: ClassVar[str]
+  columns: ClassVar[tuple[str, ...]] = ('iteration', 'seed')
   request: Mapping[str, Any]
   settings: Any
   config: dict[str, Any]
@@ -100,16 +103,31 @@ class Plan(abc.ABC):
   ) -> tuple[str, Mapping[str, float]]:
     """Summarises rows for the progress bar; `describe` of `sinks.Progress`."""
 
-  def check_buildable(self) -> None:
-    """Builds everything once, to detect errors."""
-    self.make_trainable().close()
+  def check_start(self) -> dict[str, memory.Estimate]:
+    """Checks that the run can be started, without starting it.
 
-  def prepare(self, trainable: Any, state: Any) -> None:  # noqa: B027
+    Everything is built, environments on the host are reset, and programs are
+    traced; nothing is compiled or written, and no state is allocated.
+
+    Returns:
+      Words for the run, and for what else it does, to the memory it takes.
+
+    Raises:
+      ValueError: if something cannot be built, or there is not enough memory.
+    """
+    with contextlib.closing(self.make_trainable()) as trainable:
+      return {'this run': trainable.check_memory()}
+
+  def prepare(  # noqa: B027
+    self, trainable: Any, state: Any, opened: contextlib.ExitStack
+  ) -> None:
     """Builds everything else that the run needs, before its folder is made.
 
     Args:
       trainable: from `make_trainable`.
       state: its state before the first step.
+      opened: closes what is opened here, when the run is closed or cannot be
+        started.
 
     Raises:
       ValueError: if the run cannot be saved.
@@ -200,27 +218,25 @@ class Plan(abc.ABC):
     Returns:
       The run.
     """
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as opened:
       trainable = self.make_trainable()
-      stack.callback(trainable.close)
+      opened.callback(trainable.close)
       state = trainable.init()
       folder = None
       if out is not None:
         # Before an old run is removed.
-        self.prepare(trainable, state)
+        self.prepare(trainable, state, opened)
         interrupts.defer()  # From here on there is something to save.
         folder = run_folder.RunFolder.create(
           out, self.config, overwrite, numbered
         )
-        stack.callback(folder.close)
+        opened.callback(folder.close)
         try:
           self.started(folder, state)
         except BaseException:
           folder.discard()
           raise
-      run = self._run(trainable, state, [], folder, show_progress)
-      stack.pop_all()  # The run closes them.
-    return run
+      return self._run(trainable, state, [], folder, show_progress, opened)
 
   def resume(
     self, folder: run_folder.RunFolder, *, show_progress: bool = True
@@ -235,8 +251,9 @@ class Plan(abc.ABC):
       The run.
     """
     self.check_resumable(folder)
-    trainable = self.make_trainable()
-    try:
+    with contextlib.ExitStack() as opened:
+      trainable = self.make_trainable()
+      opened.callback(trainable.close)
       self.check_built(folder, trainable)
       has_state = folder.state_path.exists()
       if has_state:
@@ -256,6 +273,7 @@ class Plan(abc.ABC):
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
           seeds=self._seeds(),
+          columns=self.columns,
         ),
       )
       if done > self.settings.steps:
@@ -264,17 +282,15 @@ class Plan(abc.ABC):
           f'{self.settings.steps} of this run: ask for more (--steps; in '
           'Python: num_iterations or num_updates)'
         )
-      self.prepare(trainable, state)  # Before anything is changed.
+      self.prepare(trainable, state, opened)  # Before anything is changed.
       folder.write_config(self.config)
       rows = folder.cut_table(folder.metrics_path, rows, done)
       self.resumed(folder, done)
-      run = self._run(trainable, state, rows, folder, show_progress)
+      run = self._run(trainable, state, rows, folder, show_progress, opened)
+      run.opened.callback(folder.close)
       is_empty = done and self._leaves_out_replay()
       run.note = '; '.join([note] * bool(note) + [_NO_REPLAY] * bool(is_empty))
       return run
-    except BaseException:
-      trainable.close()
-      raise
 
   def _seeds(self) -> Sequence[int] | None:
     """Returns the seeds of rows of metrics; None if there are none."""
@@ -295,7 +311,9 @@ class Plan(abc.ABC):
     rows: list[metrics.Row],
     folder: run_folder.RunFolder | None,
     show_progress: bool,
+    opened: contextlib.ExitStack,
   ) -> run_lib.Run:
+    """Makes the run, which takes over what was opened for it."""
     total, done = self.settings.steps, trainable.done(state)
     bar = progress.Progress(total, done, enabled=show_progress)
     hooks: list[loop.Hook] = []
@@ -311,6 +329,7 @@ class Plan(abc.ABC):
       bar=bar,
       describe=self.describe_rows,
       hooks=hooks,
+      opened=opened.pop_all(),
     )
 
 

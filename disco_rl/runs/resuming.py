@@ -31,6 +31,7 @@ class Periods:
     chunk_size: largest number of steps between two rows.
     checkpoint_every: steps between two checkpoints, made at its multiples.
     seeds: the seeds of its rows; None for any.
+    columns: columns that its rows have, among others.
   """
 
   unit: str
@@ -38,6 +39,7 @@ class Periods:
   chunk_size: int
   checkpoint_every: int
   seeds: Sequence[int] | None = None
+  columns: Sequence[str] = ()
 
 
 def check(
@@ -65,6 +67,12 @@ def check(
     raise run_folder.RunFolderError(
       f'{folder.metrics_path} has rows of the seed {min(others)}, which is not '
       'in this run: the file was changed, or is of another run'
+    )
+  absent = [x for x in periods.columns if rows and x not in rows[0]]
+  if absent:
+    raise run_folder.RunFolderError(
+      f'{folder.metrics_path} has no column {absent[0]}: the file was '
+      'changed, or is of another run'
     )
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, periods.checkpoint_every)

@@ -1,6 +1,7 @@
 """A run: a trainable with its state, its rows and its folder."""
 
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -27,6 +28,7 @@ class Run:
     describe: summarises rows for the bar, see `sinks.Progress`.
     hooks: the hooks, see `loop.run`.
     note: a note for the user on how it was resumed; empty for none.
+    opened: closes all that was opened for the run.
   """
 
   trainable: loop.Trainable
@@ -39,6 +41,9 @@ class Run:
   describe: Callable[[list[metrics.Row]], tuple[str, Mapping[str, float]]]
   hooks: Sequence[loop.Hook] = ()
   note: str = ''
+  opened: contextlib.ExitStack = dataclasses.field(
+    default_factory=contextlib.ExitStack
+  )
 
   def execute(
     self, should_stop: Callable[[], bool] = lambda: False
@@ -73,9 +78,7 @@ class Run:
 
   def close(self) -> None:
     """Frees the environments and unlocks the folder."""
-    self.trainable.close()
-    if self.folder is not None:
-      self.folder.close()
+    self.opened.close()
 
   def __enter__(self) -> 'Run':
     return self
@@ -95,7 +98,7 @@ def check_same_settings(
   """
   before, after = _flatten(recorded), _flatten(now)
   updates = 'agent.optimizer.total_updates'
-  if before.get(updates) != after.get(updates):
+  if updates in before and before[updates] != after.get(updates):
     raise ValueError(
       'the learning-rate schedule of this run ends with its last step, so it '
       'cannot be resumed for another number of steps; to allow that, set '

@@ -23,6 +23,7 @@ import os
 import pathlib
 from typing import Any
 
+from disco_rl import fields
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
@@ -307,10 +308,11 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
   except reading.UnreadableFileError as error:
     raise RunFolderError(f'cannot read {path}/config.json: {error}') from None
   if config.get('format') != FORMAT:
+    found = fields.shorten(config.get('format', 1))
     raise RunFolderError(
       f'{path} was made by another version of disco_rl: its config.json has '
-      f'the format {config.get("format", 1)}, and this version reads '
-      f'{FORMAT}. Its rule files can still be loaded by their paths'
+      f'the format {found}, and this version reads {FORMAT}. Its '
+      'rule files can still be loaded by their paths'
     )
   return config
 

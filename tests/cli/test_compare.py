@@ -2,8 +2,6 @@
 
 import json
 
-import numpy as np
-
 from disco_rl.cli import compare_command
 from disco_rl.cli import main
 from disco_rl.runs import metrics
@@ -89,12 +87,17 @@ def test_meta_training_runs_are_compared(tmp_path, capsys):
   assert 'compare those of one command at a time' in capsys.readouterr().err
 
 
-def test_returns_in_meta_training_are_averaged_by_episodes():
+def test_returns_in_meta_training_are_averaged_by_episodes(tmp_path):
   rows = [
     {'return/a': 1.0, 'episodes/a': 3.0},
     {'return/a': -1.0, 'episodes/a': 1.0},
     {'return/a': float('nan'), 'episodes/a': 0.0},
   ]
-  assert compare_command._average_return(rows, 'a', 'return/a') == 0.5
-  assert np.isnan(compare_command._average_return(rows[2:], 'a', 'return/a'))
-  assert np.isnan(compare_command._average_return(rows, 'b', None))
+  rows = [dict(row, iteration=10 * i) for i in range(10) for row in rows]
+  run = compare_command._Run(tmp_path, dict(init='x'), rows)
+  *_, first, last, _, _, _ = compare_command._rule_line(
+    run, 'a', 'return/a', [], float('nan')
+  )
+  assert first == last == '0.500'
+  line = compare_command._rule_line(run, 'b', None, [], float('nan'))
+  assert line[4:6] == ('-', '-')

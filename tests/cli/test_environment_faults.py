@@ -18,8 +18,7 @@ DM = 'dm:tests.support.broken:BrokenDm'
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch):
-  monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
+def registered():
   settings = lambda: config_dict.ConfigDict(dict(trouble='', at=1))
   registry.register_environment('broken', broken.BrokenJax, settings)
 

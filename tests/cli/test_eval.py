@@ -1,6 +1,7 @@
 """`disco-rl eval`: what it writes, how it resumes, what it refuses."""
 
 import json
+import re
 import types
 
 import jax
@@ -367,7 +368,10 @@ def test_dry_run_shows_the_settings_and_writes_nothing(
 ):
   monkeypatch.chdir(tmp_path)
   assert runs.evaluate('--dry-run') == 0
-  shown = json.loads(capsys.readouterr().out)
+  printed = capsys.readouterr()
+  shown = json.loads(printed.out)
+  sizes = r'\d \wB \(a step .*replay .*\); free memory: \d+\.\d \wB\n$'
+  assert re.search(f'this run needs at least .*{sizes}', printed.err)
   assert shown['format'] == 3
   assert shown['settings']['env'] == dict(rows=5, columns=4)
   assert shown['origins']['env.rows'] == '--set'

@@ -64,9 +64,6 @@ exec(blocks[0]); exec(blocks[1])  # The rule of the how-to, registered.
 @pytest.fixture
 def own_rule(tmp_path, monkeypatch):
   """An option that registers the rule of the docs, which compiles quickly."""
-  for table in ('UPDATE_RULES', 'SETTINGS_FNS'):
-    copied = dict(getattr(rule_registry, table))
-    monkeypatch.setattr(rule_registry, table, copied)
   document = pathlib.Path(__file__).parents[2] / 'docs' / 'your_own_rule.md'
   name = f'module_of_{tmp_path.name}'  # Imported once in this process.
   (tmp_path / f'{name}.py').write_text(MODULE.format(document=str(document)))

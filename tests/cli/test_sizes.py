@@ -1,9 +1,11 @@
 """Runs that do not fit into memory are refused before anything is allocated."""
 
+import re
 import resource
 
 import pytest
 
+from disco_rl import memory
 from disco_rl.cli import main
 from tests.support import runs
 
@@ -55,6 +57,35 @@ def test_runs_that_do_not_fit_are_refused(
   assert not list(tmp_path.iterdir())
   after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   assert after - before < 1 << 21  # In KiB.
+
+
+@pytest.mark.parametrize(
+  ('words', 'free', 'message'),
+  [
+    ([*EVAL, *runs.TINY], 10**5, r'this run needs .*a step'),
+    (
+      [*EVAL, *runs.TINY, '--env=catch_numpy'],
+      10**5,
+      'this run needs .*a step',
+    ),
+    (META, 10**8, 'this run needs .*a meta-update'),
+    (
+      [*META, '--eval-every=1', '--set=eval.num_seeds=100'],
+      10**9,
+      'an evaluation of the rule in catch.*agents',
+    ),
+  ],
+)
+def test_a_dry_run_refuses_what_a_run_would(
+  words, free, message, tmp_path, monkeypatch, capsys
+):
+  """The state alone would fit, and so would the observations."""
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(memory, 'available', lambda: free)
+  assert main.main([*words, '--dry-run']) == 2
+  printed = capsys.readouterr()
+  assert re.search(message, printed.err) and not printed.out, printed.err
+  assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

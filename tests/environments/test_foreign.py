@@ -48,6 +48,7 @@ def module(tmp_path, monkeypatch):
   ('source', 'message', 'line'),
   [
     ('import sys\nsys.exit(4)', 'SystemExit: 4', 2),
+    ('\nraise GeneratorExit("bye")', 'GeneratorExit: bye', 2),
     ('x = 1\n\ny = (', r"SyntaxError: '\(' was never closed", 3),
     ('undefined', "NameError: name 'undefined' is not defined", 1),
     ('import no_such', "ModuleNotFoundError: No module named 'no_such'", 1),
@@ -351,9 +352,7 @@ def test_an_environment_in_jax_that_fails(monkeypatch, trouble, message):
     jax.eval_shape(env.step, states, np.zeros(2, np.int32))
 
 
-def test_rules_and_networks_that_cannot_be_made(monkeypatch):
-  monkeypatch.setattr(rules, 'UPDATE_RULES', dict(rules.UPDATE_RULES))
-  monkeypatch.setattr(nets, 'NETWORKS', dict(nets.NETWORKS))
+def test_rules_and_networks_that_cannot_be_made():
   env = small.environment()
   settings = small.settings('actor_critic')
 

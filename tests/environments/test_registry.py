@@ -68,8 +68,7 @@ def test_an_object_is_refused_where_a_function_is_wanted():
     registry.register_environment('mine', env)
 
 
-def test_an_environment_of_ones_own_in_two_lines(monkeypatch):
-  monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
+def test_an_environment_of_ones_own_in_two_lines():
   make = lambda batch_size, _: environments.make_scripted(batch_size)
   registry.register_environment('mine', make)
   registry.register_environment('mine', make)  # As in a notebook.

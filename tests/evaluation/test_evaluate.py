@@ -202,7 +202,7 @@ def test_any_setting_can_be_set_by_its_path(whole):
     ('batching.num_envs', 9, r'num_envs \(9\) must be at most batch_size'),
   ]:
     with pytest.raises(ValueError, match=message):
-      _evaluate(settings={**SETTINGS, name: value})
+      _evaluate(batching=None, settings={**SETTINGS, **sizes, name: value})
 
 
 @pytest.mark.parametrize(

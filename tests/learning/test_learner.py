@@ -265,7 +265,7 @@ def test_a_loaded_rule_brings_its_settings_and_vmapped_seeds_share_eta(bare):
 
 def test_what_would_have_no_effect_or_is_missing_is_refused(bare):
   unroll, params, rollout = bare
-  with pytest.raises(ValueError, match='would have no effect beside an optim'):
+  with pytest.raises(ValueError, match='would have no effect beside optimize'):
     disco_rl.make_learner(
       'actor_critic', unroll, optimizer=optax.sgd(1.0), learning_rate=0.1
     )

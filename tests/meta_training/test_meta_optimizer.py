@@ -58,5 +58,5 @@ def test_an_optimizer_of_ones_own_is_given_trees():
   [dict(learning_rate=1e-3), dict(max_grad_norm=1.0), dict(max_abs_update=1.0)],
 )
 def test_settings_that_would_have_no_effect_are_refused(change):
-  with pytest.raises(ValueError, match='which meta_optimizer replaces'):
+  with pytest.raises(ValueError, match='no effect beside meta_optimizer'):
     meta_optimizer.MetaOptimizer(config_lib.Config(**change), optax.sgd(1.0))

@@ -1,5 +1,6 @@
 """Meta-training in one call: what it writes, resumes and refuses."""
 
+import contextlib
 import dataclasses
 import json
 import types
@@ -16,6 +17,7 @@ from disco_rl.config import resolve
 from disco_rl.environments import registry as environments
 from disco_rl.meta_training import meta_train
 from disco_rl.meta_training import plan as plan_lib
+from disco_rl.meta_training import rule_evaluation
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import files
 from disco_rl.runs import metrics
@@ -238,7 +240,7 @@ def test_parameters_that_cannot_be_saved_are_refused_first(own_rule, tmp_path):
   plan = plan_lib.Plan({}, objects=objects)
   state = types.SimpleNamespace(eta=(1.0, 2.0))
   with pytest.raises(ValueError, match='must be parameters'):
-    plan.prepare(None, state)
+    plan.prepare(None, state, contextlib.ExitStack())
   assert not list(tmp_path.iterdir())
 
 
@@ -250,9 +252,38 @@ def test_environments_without_a_name_are_evaluated_too(own_rule):
   plan = plan_lib.Plan(
     dict(env=['tiny'], settings={'eval.every': 1}), objects=objects
   )
-  plan.prepare(None, types.SimpleNamespace(eta={'a': np.ones(1)}))
-  assert plan._evaluation is not None
-  plan._evaluation.close()
+  state = types.SimpleNamespace(eta={'a': np.ones(1)})
+  with contextlib.ExitStack() as opened:
+    plan.prepare(None, state, opened)
+    assert plan._evaluation is not None
+
+
+@pytest.mark.parametrize('taken', ['folder', 'file'])
+def test_evaluations_are_closed_if_there_is_no_folder(
+  own_rule, taken, tmp_path, monkeypatch
+):
+  """Nothing that was opened for a run stays open if it cannot be made."""
+  out = tmp_path / 'x'
+  if taken == 'folder':
+    out.mkdir()
+    (out / 'config.json').write_text('{}')
+  else:
+    out.write_text('')
+  closed = []
+  close = rule_evaluation.RuleEvaluation.close
+  monkeypatch.setattr(
+    rule_evaluation.RuleEvaluation,
+    'close',
+    lambda self: closed.append(close(self)),
+  )
+  with pytest.raises(run_folder.RunFolderError):
+    disco_rl.meta_train(
+      'catch',
+      agent_settings=own_rule['agent_settings'],
+      settings={**TINY, 'eval.every': 1},
+      out=out,
+    )
+  assert len(closed) == 1
 
 
 @pytest.mark.slow

@@ -79,8 +79,7 @@ def group_only(state):
 
 
 @pytest.mark.slow
-def test_an_environment_that_returns_nan_ends_meta_training(monkeypatch):
-  monkeypatch.setattr(registry, 'ENVIRONMENTS', dict(registry.ENVIRONMENTS))
+def test_an_environment_that_returns_nan_ends_meta_training():
   settings = lambda: config_dict.ConfigDict(dict(trouble='nan', at=40))
   registry.register_environment('broken', broken.BrokenJax, settings)
   group = small_meta.make_group(num_agents=2)

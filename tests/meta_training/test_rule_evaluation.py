@@ -1,5 +1,6 @@
 """Evaluations during meta-training, and the best rule."""
 
+import contextlib
 import re
 from types import SimpleNamespace
 
@@ -33,7 +34,6 @@ class FakeEvaluation:
 
   def __init__(self):
     self.calls = []
-    self.is_closed = False
 
   def __call__(self, eta, env):
     self.calls.append((float(eta), env))
@@ -42,9 +42,6 @@ class FakeEvaluation:
   def baseline(self, env):
     self.calls.append(('baseline', env))
     return [dict(seed=k, final_return=1.0) for k in (0, 1)]
-
-  def close(self):
-    self.is_closed = True
 
 
 class Schedule:
@@ -97,7 +94,6 @@ def test_the_best_rule_is_kept(tmp_path, capsys):
     (0.8, 'a'),
     (0.2, 'a'),
   ]
-  assert evaluation.is_closed
   # 0 is the initial rule, 1 the baseline.
   assert saved == [
     (-1.0, 0, 0.0),
@@ -249,6 +245,7 @@ def test_evaluations_that_do_not_fit_are_refused_first(
   plan = plan_lib.Plan(request, objects=objects)
   monkeypatch.setattr(memory, 'available', lambda: free)
   message = 'an evaluation of the rule in catch, whose settings begin with eval'
+  state = SimpleNamespace(eta={'a': np.ones(1)})
   with pytest.raises(ValueError, match=message) as error:
-    plan.prepare(None, SimpleNamespace(eta={'a': np.ones(1)}))
+    plan.prepare(None, state, contextlib.ExitStack())
   assert re.search(rf'needs .* \({part}', str(error.value)), error.value

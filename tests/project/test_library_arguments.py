@@ -65,6 +65,50 @@ def _evaluate(env='catch', **arguments):
       dict(seeds=[3], settings=dict(seeds=[4])),
       'seeds and settings both give seeds: leave one out',
     ),
+    # Also values that are the defaults.
+    (
+      _evaluate,
+      dict(seeds=[0], settings=dict(seeds=[1])),
+      'seeds and settings both give seeds: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(num_seeds=1, settings=dict(seeds=[1])),
+      'num_seeds and settings both give seeds: leave one out',
+    ),
+    (_evaluate, dict(num_seeds=1, seeds=[3]), 'give seeds or num_seeds, not b'),
+    (
+      _evaluate,
+      dict(num_iterations=1000, settings=dict(steps=50)),
+      'num_iterations and settings both give steps: leave one out',
+    ),
+    (
+      _evaluate,
+      dict(batching=batching.Batching(), settings={'batching.num_envs': 4}),
+      'settings and batching both give batching.num_envs: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(num_agents=2, settings=dict(num_agents=3)),
+      'num_agents and settings both give num_agents: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(seed=0, settings=dict(seed=3)),
+      'seed and settings both give seed: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(eval_every=0, settings={'eval.every': 3}),
+      'eval_every and settings both give eval.every: leave one out',
+    ),
+    (
+      disco_rl.meta_train,
+      dict(
+        config=meta_training.Config(), settings={'meta.learning_rate': 1e-3}
+      ),
+      'settings and config both give meta.learning_rate: leave one out',
+    ),
     (
       disco_rl.meta_train,
       dict(num_updates=3, settings=dict(steps=4)),
@@ -166,14 +210,14 @@ def _learner(**arguments):
       dict(
         agent_optimizer=optax.sgd(1.0), settings={'agent.learning_rate': 0.1}
       ),
-      'agent.learning_rate is a setting of the default .* agent_optimizer',
+      r'agent.learning_rate \(0.1\) would have no effect beside agent_optimi',
     ),
     (
       _meta_train,
       dict(
         meta_optimizer=optax.sgd(1.0), settings={'meta.learning_rate': 5e-4}
       ),
-      'meta.learning_rate is a setting of the default .* meta_optimizer',
+      r'meta.learning_rate \(0.0005\) would have no effect beside meta_opt',
     ),
     (_meta_train, dict(devices=5), 'devices must be a list of devices of JAX'),
     (_meta_train, dict(out=b'x'), "out must be a path, got b'x'"),
@@ -181,11 +225,23 @@ def _learner(**arguments):
     (_save, dict(path='a\0.npz'), 'path must be a path, got'),
     (_save, dict(metadata=[1]), r'metadata must be entries by name, got \[1\]'),
     (_save, dict(settings=5), 'settings must be entries by name, got 5'),
+    # Whatever is saved can be loaded.
+    (_save, dict(settings=dict(update_rule_name='no')), "of the kind 'no', w"),
+    (_save, dict(settings=dict(update_rule=5)), 'setting update_rule is 5, no'),
+    (_save, dict(metadata={'1': 1, 1: 2}), "its metadata: its JSON has '1' tw"),
+    (_save, dict(rule={}), 'it holds no parameters'),
+    (_save, dict(rule={'': np.zeros(1)}), "the key '' is not of the form"),
+    (_save, dict(rule={'a': {'b/c': np.zeros(1)}}), "'b/c' in 'a' has a slash"),
+    (
+      _save,
+      dict(rule={'a': np.zeros(1), 'a/b': {'c': np.zeros(1)}, 'a/b/c': 1.0}),
+      "'a/b/c' is not a text, or there are two of it",
+    ),
     (disco_rl.load_run, dict(path=None), 'the folder of a run must be a path'),
     (disco_rl.load_run, dict(path=''), 'the folder of a run must be a path'),
     (_learner, dict(rule=5), 'a rule must be a name'),
     (_learner, dict(rule=None), 'a rule must be a name'),
-    (_learner, dict(network=None), 'network must be an unroll function or a'),
+    (_learner, dict(network=None), 'network is None, but a .* or an unroll fu'),
     (_learner, dict(optimizer='adam'), 'optimizer must be an optax.Gradient'),
     (_learner, dict(critic=5), 'critic must be a disco_rl.types.ValueFnConfig'),
     (meta_training.Config, dict(batching=5), 'batching must be a config.batch'),

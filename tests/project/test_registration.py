@@ -8,7 +8,6 @@ import pytest
 import disco_rl
 from disco_rl.cli import main
 from disco_rl.config import agents
-from disco_rl.environments import registry as environments
 from disco_rl.networks import nets
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.update_rules import actor_critic
@@ -35,17 +34,6 @@ disco_rl.register_environment(
   lambda: config_dict.ConfigDict(dict(length=5))
 )
 """
-
-
-@pytest.fixture(autouse=True)
-def nothing_outlives_a_test(monkeypatch):
-  for module, table in (
-    (rules, 'UPDATE_RULES'),
-    (rules, 'SETTINGS_FNS'),
-    (nets, 'NETWORKS'),
-    (environments, 'ENVIRONMENTS'),
-  ):
-    monkeypatch.setattr(module, table, dict(getattr(module, table)))
 
 
 def test_the_commands_know_what_a_module_registers(
@@ -118,7 +106,7 @@ def test_what_is_made_is_checked_before_it_is_used():
   ):
     disco_rl.evaluate('catch', 'nothing')
   disco_rl.register_network('nothing', Nothing)
-  with pytest.raises(ValueError, match=r'the network nothing made .* funct'):
+  with pytest.raises(ValueError, match=r'the network nothing made .*Policy'):
     disco_rl.evaluate('catch', 'actor_critic', net='nothing')
   settings = lambda: config_dict.ConfigDict(dict(random_seed='x'))
   disco_rl.register_environment('nothing', Nothing, settings)

@@ -106,8 +106,6 @@ class Learned(actor_critic.ActorCritic):
 def test_a_rule_of_ones_own_with_parameters_is_saved_and_loaded(
   tmp_path, monkeypatch
 ):
-  for table in ('UPDATE_RULES', 'SETTINGS_FNS'):
-    monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
   get_settings = agent.get_settings_actor_critic
   disco_rl.register_rule('learned', Learned, get_settings)
   config = get_settings()

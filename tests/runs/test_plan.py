@@ -1,5 +1,6 @@
 """Plans start and resume runs of anything trainable."""
 
+import json
 import os
 import shutil
 import signal
@@ -92,6 +93,22 @@ def test_a_run_that_cannot_be_resumed_says_why(tmp_path):
   # The folder is unchanged and not locked.
   _, rows = _execute(Plan(4, size=1), tmp_path / 'x', resume=True)
   assert len(rows) == 4
+
+
+@pytest.mark.parametrize(
+  ('entry', 'value', 'message'),
+  [
+    ('settings', dict(steps=3), 'other settings .*checkpoint_every was None'),
+    ('format', '3', "has the format '3', and this version reads 3"),
+  ],
+)
+def test_a_config_that_was_edited_is_named(entry, value, message, tmp_path):
+  _execute(Plan(3), tmp_path / 'x')
+  path = tmp_path / 'x' / 'config.json'
+  config = json.loads(path.read_text())
+  path.write_text(json.dumps({**config, entry: value}))
+  with pytest.raises(ValueError, match=message):
+    Plan(3).open(tmp_path / 'x', resume=True)
 
 
 def test_a_run_made_of_objects_is_not_resumed_by_its_name(tmp_path):

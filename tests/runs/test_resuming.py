@@ -85,6 +85,14 @@ def test_removed_rows_are_reported(folder, rows, message):
   assert message in resuming.check(folder, rows, 16, PERIODS)
 
 
+def test_rows_without_a_column_of_the_run_are_refused(folder):
+  periods = dataclasses.replace(PERIODS, columns=('iteration', 'loss'))
+  message = 'metrics.csv has no column loss: the file was changed, or is of'
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    resuming.check(folder, _rows(4, 8), 8, periods)
+  resuming.check(folder, [], 8, periods)
+
+
 def test_rows_of_another_seed_are_refused(folder):
   periods = dataclasses.replace(PERIODS, seeds=(0, 2))
   resuming.check(folder, _rows(4, 8, seeds=(0, 2)), 8, periods)

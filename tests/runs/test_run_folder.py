@@ -28,7 +28,7 @@ def test_a_folder_is_written_by_one_process_at_a_time(tmp_path):
 
 @pytest.mark.parametrize(
   ('config', 'found'),
-  [(dict(), 1), (dict(format=2), 2), (dict(format='a'), 'a')],
+  [(dict(), 1), (dict(format=2), 2), (dict(format='a'), "'a'")],
 )
 def test_a_run_of_another_format_is_refused(tmp_path, config, found):
   (tmp_path / 'config.json').write_text(json.dumps(config))

@@ -1,5 +1,6 @@
 """The simplest trainable: a counter."""
 
+from disco_rl import memory
 from disco_rl.runs import loop
 
 
@@ -17,6 +18,9 @@ class Counter:
 
   def init(self):
     return dict(step=0)
+
+  def check_memory(self):
+    return memory.Estimate(dict(state=8), 16)
 
   def done(self, state):
     return state['step']
