@@ -174,7 +174,7 @@ def main() -> None:
   parser.add_argument('--steps', type=int, default=29, help='of a trajectory')
   parser.add_argument('--chunk', type=int, default=5)
   parser.add_argument('--size', choices=sizes.NAMES, default='published')
-  parser.add_argument('--rounds', type=int, default=8)
+  parser.add_argument('--rounds', type=int, default=7)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
   numbers = [arguments.streams, arguments.chunk, arguments.rounds]

@@ -177,9 +177,9 @@ def test_training_iteration():
 @pytest.mark.slow
 def test_meta_update():
   rows = meta_update.benchmark(
-    2, 2, ['default', 'plain'], 1, num_envs=2, num_steps=3, size='small'
+    2, 2, ['naive', 'default'], 1, num_envs=2, num_steps=3, size='small'
   )
-  assert [row['details']['mode'] for row in rows] == ['default', 'plain']
+  assert [row['details']['mode'] for row in rows] == ['naive', 'default']
   for row in rows:
     _check_row(row)
     details = row['details']
