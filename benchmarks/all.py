@@ -16,9 +16,9 @@ from benchmarks import table
 # Module and arguments of each section.
 SECTIONS = (
   'learner_step --actions 3 6 18 --ways naive client unroll summary',
-  'meta_update --agents 2 --inner 2 --modes naive default --rounds 7',
+  'meta_update --agents 2 --inner 2 --modes naive default --rounds 5',
   'meta_update --agents 1 --inner 20 --rounds 3',
-  'meta_update --size small --agents 8 --inner 4 --envs 16 --rounds 7 '
+  'meta_update --size small --agents 8 --inner 4 --envs 16 --rounds 5 '
   '--modes naive default',
   'training_iteration',
   'host_environment',

@@ -45,6 +45,7 @@ MODES: dict[str, dict[str, Any]] = {
     rematerialize_all_but=0, meta_gradient_mode='reverse'
   ),
 }
+_LABELS = {'default': 'trainer', 'naive': 'plain'}
 
 
 class _Program:
@@ -198,17 +199,18 @@ def benchmark(
   )
   rows = []
   kind = 'small rule' if size == 'small' else 'meta-update'
+  baseline = _LABELS.get(modes[0], modes[0]) if len(modes) > 1 else None
   agents_word = 'agent' if num_agents == 1 else 'agents'
   for mode, program in programs.items():
     agents_per_second = num_agents / timings[mode].seconds
     name = f'{kind}, {num_agents} {agents_word}, N={num_inner_updates}'
     if len(modes) > 1:
-      name += f': {mode}'
+      name += f': {_LABELS.get(mode, mode)}'
     rows.append(
       table.row(
         name,
         timings[mode],
-        baseline=modes[0] if len(modes) > 1 else None,
+        baseline=baseline,
         temporaries_mb=program.temporaries_mb,
         compile_seconds=program.trace_seconds + program.compile_seconds,
         note=f'{agents_per_second:.3g} agents/s',
