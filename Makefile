@@ -30,7 +30,7 @@ test-oldest: $(OLDEST)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.all --json bench.json
 
-# How times grow with sizes, as a picture; about a quarter of an hour.
+# How times grow with sizes, as a picture; about twenty minutes.
 bench-growth: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.growth --json growth.json --png growth.png
 

@@ -16,9 +16,10 @@ from benchmarks import table
 # Module and arguments of each section.
 SECTIONS = (
   'learner_step --actions 3 6 18 --ways naive client unroll summary',
-  'meta_update --agents 2 --inner 2 --rounds 9',
+  'meta_update --agents 2 --inner 2 --modes naive default --rounds 5',
   'meta_update --agents 1 --inner 20 --rounds 3',
-  'meta_update --size small --agents 8 --inner 4 --envs 16 --rounds 9',
+  'meta_update --size small --agents 8 --inner 4 --envs 16 --rounds 5 '
+  '--modes naive default',
   'training_iteration',
   'host_environment',
   'start',
@@ -27,7 +28,8 @@ SECTIONS = (
 TINY_SECTIONS = (
   'learner_step --size small --actions 3 --steps 4 --batch 2 --rounds 1 '
   '--ways naive client unroll summary',
-  'meta_update --size small --agents 1 --inner 1 --envs 2 --steps 3 --rounds 1',
+  'meta_update --size small --agents 1 --inner 1 --envs 2 --steps 3 --rounds 1 '
+  '--modes naive default',
   'training_iteration --size small --batch 2 --chunk 1 --chunks 1',
   'host_environment --size small --streams 2 --steps 4 --chunk 1 --rounds 1',
   'start --tiny --rounds 1',

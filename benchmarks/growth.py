@@ -1,10 +1,10 @@
 """Measures how times grow with sizes, and draws one small plot for each size.
 
 A learner step is measured for several numbers of actions, batch sizes and
-lengths of trajectories, as an agent's and as the plain one (`benchmarks/naive`)
-in turns; a meta-update for several numbers of agents, of inner updates and of
-simulated devices. Each size has a process of its own, simulated devices one for
-each number. Takes about a quarter of an hour on 2 cores.
+lengths of trajectories; a meta-update for several numbers of agents, of inner
+updates and of simulated devices. Plain programs (`benchmarks/naive`) alternate
+with them where there are any. Each size has a process of its own, simulated
+devices one for each number. Takes about twenty minutes on 2 cores.
 
   python -m benchmarks.growth --json growth.json --png growth.png
   python -m benchmarks.growth --from-json growth.json --png growth.png
@@ -40,6 +40,7 @@ class Sweep:
 
 _STEP = 'learner_step --ways naive summary --rounds 9'
 _UPDATE = 'meta_update --rounds 5'
+_BOTH = '--modes naive default'
 SWEEPS = (
   Sweep(
     'actions',
@@ -63,13 +64,17 @@ SWEEPS = (
     'agents',
     'num_agents',
     'meta-update, N = 2',
-    (f'{_UPDATE} --agents 1 2 4 8 --inner 2',),
+    (f'{_UPDATE} --agents 1 2 4 8 --inner 2 {_BOTH}',),
   ),
   Sweep(
     'inner updates N',
     'num_inner_updates',
     'meta-update, 1 agent',
-    (f'{_UPDATE} --agents 1 --inner 1 2 4 8 20',),
+    (
+      f'{_UPDATE} --agents 1 --inner 1 2 4 8 {_BOTH}',
+      # The plain one would need several gigabytes here.
+      f'{_UPDATE} --agents 1 --inner 20',
+    ),
   ),
   Sweep(
     'simulated devices',

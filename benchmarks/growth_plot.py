@@ -13,7 +13,7 @@ from disco_rl.runs import files
 _STYLES = {
   'naive': ('plain', '0.55', 's'),
   'summary': ('agent', 'tab:blue', 'o'),
-  'default': ('meta-update', 'tab:blue', 'o'),
+  'default': ('trainer', 'tab:blue', 'o'),
 }
 _NUM_COLUMNS = 3
 
@@ -66,6 +66,7 @@ def _draw_one(ax: Any, rows: Sequence[dict[str, Any]]) -> None:
       linestyle=':',
       label='products alone',
     )
+  if len(ax.lines) > 1:
     ax.legend(fontsize=8, frameon=False)
   ticks = sorted({value(r) for r in rows})
   ax.set_xticks(ticks, [str(x) for x in ticks], fontsize=8)

@@ -35,6 +35,7 @@ def benchmark(
   num_envs: int = 64,
   num_steps: int = 29,
   chunk: int = 5,
+  overlap_acting: bool = False,
   size: str = 'published',
 ) -> list[dict[str, Any]]:
   """Times iterations, and their parts alone.
@@ -45,11 +46,12 @@ def benchmark(
     num_envs: number of streams, and batch size of the learner.
     num_steps: steps of a trajectory.
     chunk: iterations per call of the training loop.
+    overlap_acting: whether to measure iterations in which acting and learning
+      overlap, too.
     size: one of `sizes.NAMES`.
 
   Returns:
-    Rows of `table.py`, each for one iteration: whole, whole with acting and
-    learning overlapped, and parts alone.
+    Rows of `table.py`, each for one iteration: the whole, and its parts alone.
   """
   settings = sizes.agent_settings(size)
   env = registry.get_environment(name, num_envs)
@@ -60,8 +62,11 @@ def benchmark(
   )
   learner = learner_programs.Program('summary', problem)
   step_environment = _make_environment_steps(env, num_actions, num_steps)
+  ways = {'iteration': False}
+  if overlap_acting:
+    ways['iteration, overlapped'] = True
   populations = {
-    overlap: population_lib.Population(
+    way: population_lib.Population(
       registry.environment_fn(name),
       settings,
       batching_lib.Batching(
@@ -69,19 +74,17 @@ def benchmark(
       ),
       overlap_acting=overlap,
     )
-    for overlap in (False, True)
+    for way, overlap in ways.items()
   }
   measures = {
     _PARTS: lambda: step_environment() + learner.measure(),
-    'iteration': _make_iteration(populations[False], problem.eta, chunk),
-    'iteration, overlapped': _make_iteration(
-      populations[True], problem.eta, chunk
-    ),
+    **{
+      way: _make_iteration(population, problem.eta, chunk)
+      for way, population in populations.items()
+    },
     'environment alone': step_environment,
     'learner step alone': learner.measure,
-    'acting network alone': _make_acting(
-      populations[False].agent, env, num_steps
-    ),
+    'acting network alone': _make_acting(problem.agent, env, num_steps),
   }
   timings = units.alternate(measures, num_rounds)
   for population in populations.values():
@@ -91,8 +94,8 @@ def benchmark(
     table.row(
       f'{name}, {num_envs} streams: {part}',
       timing,
-      baseline=_PARTS if part.startswith('iteration') else None,
-      note=_on_top(timing) if part.startswith('iteration') else None,
+      baseline=_PARTS if part in ways else None,
+      note=_on_top(timing) if part in ways else None,
       part=part,
       num_envs=num_envs,
       num_steps=num_steps,
@@ -173,8 +176,11 @@ def main() -> None:
   parser.add_argument('--streams', type=int, default=64)
   parser.add_argument('--steps', type=int, default=29, help='of a trajectory')
   parser.add_argument('--chunk', type=int, default=5)
+  parser.add_argument(
+    '--overlap', action='store_true', help='also overlap acting and learning'
+  )
   parser.add_argument('--size', choices=sizes.NAMES, default='published')
-  parser.add_argument('--rounds', type=int, default=8)
+  parser.add_argument('--rounds', type=int, default=6)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
   numbers = [arguments.streams, arguments.chunk, arguments.rounds]
@@ -186,6 +192,7 @@ def main() -> None:
     num_envs=arguments.streams,
     num_steps=arguments.steps,
     chunk=arguments.chunk,
+    overlap_acting=arguments.overlap,
     size=arguments.size,
   )
   table.report(rows, arguments.json)

@@ -71,7 +71,7 @@ class Problem:
       **settings.net_settings.net_args,
     )
     self.eta, _ = rule.init_params(self.rng)
-    self.rollout = _random_rollout(
+    self.rollout = random_rollout(
       self.rng, num_steps, batch_size, num_actions, observation_shape
     )
     self.gflop = arithmetic.total(
@@ -85,14 +85,25 @@ class Problem:
     )
 
 
-def _random_rollout(
+def random_rollout(
   rng: jax.Array,
   num_steps: int,
   batch_size: int,
   num_actions: int,
   observation_shape: tuple[int, ...],
 ) -> types.ActorRollout:
-  """Makes random experience with sparse observations, like boards."""
+  """Makes random experience with sparse observations, like boards.
+
+  Args:
+    rng: key.
+    num_steps: T+1.
+    batch_size: B.
+    num_actions: A.
+    observation_shape: shape of an observation.
+
+  Returns:
+    A rollout with leaves [T+1, B, ...], of a network without memory.
+  """
   keys = jax.random.split(rng, 5)
   shape = (num_steps, batch_size)
   logits = jax.random.normal(keys[4], (*shape, num_actions))

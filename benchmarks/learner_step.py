@@ -100,7 +100,7 @@ def main() -> None:
     default=list(learner_programs.WAYS),
     help='all are compared with the first',
   )
-  parser.add_argument('--rounds', type=int, default=15)
+  parser.add_argument('--rounds', type=int, default=9)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
   if min(*arguments.actions, *arguments.batch, arguments.rounds) < 1:

@@ -7,39 +7,49 @@ with `--size small`, a small rule and small agents. Units are defined in
 and way to compute the meta-gradient; ways are compared with the first of them:
 
   python -m benchmarks.meta_update --agents 2 16 --inner 2 --json results.json
-  python -m benchmarks.meta_update --agents 1 --inner 20 --modes plain default
+  python -m benchmarks.meta_update --agents 2 --inner 2 --modes naive default
   python -m benchmarks.meta_update --size small --agents 8 --inner 4 --envs 16
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import time
 from typing import Any
 
 import jax
+import numpy as np
 
+from benchmarks import learner_programs
 from benchmarks import sizes
 from benchmarks import table
 from benchmarks import units
+from benchmarks.naive import meta_update as naive_meta
+from disco_rl import agent
 from disco_rl import parallel
+from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import registry
 from disco_rl.meta_training import trainer as trainer_lib
 
+# Ways to compute the meta-gradient, and the settings that select them: the
+# default; the plain one of `benchmarks/naive`; with all intermediate values
+# kept; with none kept, in mixed and in reverse mode.
 MODES: dict[str, dict[str, Any]] = {
   'default': {},
-  'plain': dict(rematerialize_all_but=None),
+  'naive': {},
+  'keep_all': dict(rematerialize_all_but=None),
   'least_memory': dict(rematerialize_all_but=0),
   'least_memory_reverse': dict(
     rematerialize_all_but=0, meta_gradient_mode='reverse'
   ),
 }
+_LABELS = {'default': 'trainer', 'naive': 'plain'}
 
 
 class _Program:
-  """A compiled meta-update, and its agents.
+  """A compiled meta-update, and its state.
 
   Attributes:
     trace_seconds: seconds of tracing and lowering.
@@ -47,23 +57,18 @@ class _Program:
     temporaries_mb: megabytes of temporaries.
   """
 
-  def __init__(
-    self,
-    settings: Any,
-    num_agents: int,
-    config: config_lib.Config,
-    num_devices: int,
-  ):
-    """Compiles the program; see `benchmark` for the arguments."""
-    group = trainer_lib.Group(
-      registry.environment_fn('catch', rows=5, columns=5), settings, num_agents
-    )
-    placement = parallel.Placement(jax.devices()[:num_devices])
-    trainer = trainer_lib.Trainer([group], config, placement=placement)
-    self._rng = jax.random.PRNGKey(0)
-    self._state = trainer.init(self._rng, trainer.init_params(self._rng))
+  def __init__(self, lower: Callable[[], Any], state: Any, *inputs: Any):
+    """Compiles the program.
+
+    Args:
+      lower: traces and lowers the program.
+      state: its first argument, which the first of its results replaces.
+      *inputs: its other arguments.
+    """
+    self._state = state
+    self._inputs = inputs
     start = time.perf_counter()
-    lowered = trainer.lower(self._state, self._rng)
+    lowered = lower()
     traced = time.perf_counter()
     self._compiled: Any = lowered.compile()
     self.trace_seconds = traced - start
@@ -75,9 +80,58 @@ class _Program:
     """Runs one meta-update; returns its time in seconds."""
     begin = time.perf_counter()
     self._state, *_ = jax.block_until_ready(
-      self._compiled(self._state, self._rng)
+      self._compiled(self._state, *self._inputs)
     )
     return time.perf_counter() - begin
+
+
+def _trainer_program(
+  settings: Any, num_agents: int, config: config_lib.Config, num_devices: int
+) -> _Program:
+  """Compiles the meta-update of the library, with acting."""
+  group = trainer_lib.Group(
+    registry.environment_fn('catch', rows=5, columns=5), settings, num_agents
+  )
+  placement = parallel.Placement(jax.devices()[:num_devices])
+  trainer = trainer_lib.Trainer([group], config, placement=placement)
+  rng = jax.random.PRNGKey(0)
+  state = trainer.init(rng, trainer.init_params(rng))
+  return _Program(lambda: trainer.lower(state, rng), state, rng)
+
+
+def _naive_program(
+  settings: Any, num_agents: int, config: config_lib.Config
+) -> _Program:
+  """Compiles the plain meta-update, on random experience, without acting."""
+  batching = config.batching
+  rng = jax.random.PRNGKey(0)
+  observation = (5, 5, 1)
+  an_agent = agent.Agent(
+    single_observation_spec=types.ArraySpec(observation, np.float32),
+    single_action_spec=types.ActionSpec((), np.int32, 0, 2),
+    agent_settings=settings,
+    batch_axis_name=None,
+  )
+  keys = jax.random.split(rng, num_agents)
+  learners = jax.vmap(an_agent.initial_learner_state)(keys)
+
+  def rollouts(num: int, num_steps: int) -> Any:
+    return jax.vmap(
+      lambda key: jax.vmap(
+        lambda own: learner_programs.random_rollout(
+          own, num_steps, batching.batch_size, 3, observation
+        )
+      )(jax.random.split(key, num))
+    )(keys)
+
+  train = rollouts(config.num_inner_updates, batching.rollout_length)
+  valid = jax.tree.map(lambda x: x[:, 0], rollouts(1, config.validation_length))
+  eta, _ = an_agent.update_rule.init_params(rng)
+  init, update = naive_meta.make_update(settings, 3, config.learning_rate)
+  state = (eta, init(eta), learners)
+  # The state is the first of its results, as it is of the library's.
+  step = jax.jit(lambda *args: (update(*args), None), donate_argnums=0)
+  return _Program(lambda: step.lower(state, train, valid), state, train, valid)
 
 
 def agent_settings(size: str) -> Any:
@@ -134,23 +188,29 @@ def benchmark(
       num_inner_updates=num_inner_updates,
       **MODES[mode],
     )
-    programs[mode] = _Program(settings, num_agents, config, num_devices)
+    if mode == 'naive':
+      programs[mode] = _naive_program(settings, num_agents, config)
+    else:
+      programs[mode] = _trainer_program(
+        settings, num_agents, config, num_devices
+      )
   timings = units.alternate(
     {mode: program.measure for mode, program in programs.items()}, num_rounds
   )
   rows = []
   kind = 'small rule' if size == 'small' else 'meta-update'
+  baseline = _LABELS.get(modes[0], modes[0]) if len(modes) > 1 else None
   agents_word = 'agent' if num_agents == 1 else 'agents'
   for mode, program in programs.items():
     agents_per_second = num_agents / timings[mode].seconds
     name = f'{kind}, {num_agents} {agents_word}, N={num_inner_updates}'
     if len(modes) > 1:
-      name += f': {mode}'
+      name += f': {_LABELS.get(mode, mode)}'
     rows.append(
       table.row(
         name,
         timings[mode],
-        baseline=modes[0] if len(modes) > 1 else None,
+        baseline=baseline,
         temporaries_mb=program.temporaries_mb,
         compile_seconds=program.trace_seconds + program.compile_seconds,
         note=f'{agents_per_second:.3g} agents/s',

@@ -63,7 +63,7 @@ def benchmark(num_rounds: int, tiny: bool = False) -> list[dict[str, Any]]:
     return starts[-1]['total_seconds']
 
   # The warm-up round reads files from the disk.
-  num_starts = max(1, num_rounds // 3)
+  num_starts = max(1, num_rounds // 4)
   timing = units.alternate({'eval': start_eval}, num_starts)['eval']
   counted = starts[1:]
   middle = sorted(counted, key=lambda x: x['rest_seconds'])[len(counted) // 2]

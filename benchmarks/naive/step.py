@@ -25,19 +25,22 @@ Step = Callable[
 ]
 
 
-def make_step(agent_settings: Any, num_actions: int) -> Step:
+def make_step(
+  agent_settings: Any, num_actions: int, backprop: bool = False
+) -> Step:
   """Makes the learner step of an agent that learns with Disco.
 
   Args:
     agent_settings: see `disco_rl.agent.get_settings_disco`; a network `mlp`
       without memory.
     num_actions: A.
+    backprop: whether the new θ is differentiable in η through the targets.
 
   Returns:
     A function `(eta, rollout, state) -> (state, log)` of a rollout with leaves
     [T+1, B, ...]. The log has the rule's targets as `meta_out`, as a whole.
   """
-  unroll = _make_network(agent_settings, num_actions)
+  unroll = make_network(agent_settings, num_actions)
   targets_fn = _make_targets_fn(agent_settings, unroll)
   optimizer = optimizers.agent_optimizer(agent_settings)
   costs = agent_settings.hyper_params
@@ -50,30 +53,37 @@ def make_step(agent_settings: Any, num_actions: int) -> Step:
   ) -> tuple[learner_step.LearnerState, types.LogDict]:
     mask = jnp.asarray(rollout.discounts[:-1] > 0, jnp.float32)
 
-    def loss_fn(params: types.AgentParams) -> Any:
-      inputs = types.UpdateRuleInputs(
-        observations=rollout.observations,
-        actions=rollout.actions,
-        rewards=rollout.rewards[1:],
-        is_terminal=rollout.discounts[1:] == 0,
-        agent_out=unroll(params, rollout.observations),
-        behaviour_agent_out=rollout.agent_outs,
-      )
-      meta_out, meta_state = targets_fn(eta, params, state.meta_state, inputs)
+    inputs = types.UpdateRuleInputs(
+      observations=rollout.observations,
+      actions=rollout.actions,
+      rewards=rollout.rewards[1:],
+      is_terminal=rollout.discounts[1:] == 0,
+      agent_out=unroll(state.params, rollout.observations),
+      behaviour_agent_out=rollout.agent_outs,
+    )
+    # The targets are constants of the gradient in θ.
+    meta_out, meta_state = targets_fn(
+      eta, state.params, state.meta_state, inputs
+    )
+    if not backprop:
       meta_out = jax.lax.stop_gradient(meta_out)
-      losses, log = _losses(inputs, meta_out, max_abs_value)
-      loss = sum(costs[f'{name}_cost'] * x for name, x in losses.items())
-      total_loss = jnp.sum(loss * mask) / (jnp.sum(mask) + 1e-8)
-      return total_loss, (meta_state, {**log, 'meta_out': meta_out})
 
-    (total_loss, (meta_state, log)), grads = jax.value_and_grad(
-      loss_fn, has_aux=True
-    )(state.params)
+    def loss_fn(params: types.AgentParams) -> Any:
+      agent_out = unroll(params, rollout.observations)
+      losses, log = _losses(
+        inputs.replace(agent_out=agent_out), meta_out, max_abs_value
+      )
+      loss = sum(costs[f'{name}_cost'] * x for name, x in losses.items())
+      return jnp.sum(loss * mask) / (jnp.sum(mask) + 1e-8), log
+
+    (total_loss, log), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+      state.params
+    )
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    log['total_loss'] = total_loss
+    log |= dict(total_loss=total_loss, meta_out=meta_out)
     log['global_gradient_norm'] = compat.tree_norm(grads)
     log['global_update_norm'] = compat.tree_norm(updates)
-    new_state = learner_step.LearnerState(
+    new_state = state.replace(
       params=optax.apply_updates(state.params, updates),
       opt_state=opt_state,
       meta_state=meta_state,
@@ -83,10 +93,18 @@ def make_step(agent_settings: Any, num_actions: int) -> Step:
   return step
 
 
-def _make_network(
+def make_network(
   agent_settings: Any, num_actions: int
 ) -> Callable[[types.AgentParams, Any], dict[str, jax.Array]]:
-  """Makes a function from θ and observations [T+1, B, ...] to outputs."""
+  """Makes the unroll function of the network.
+
+  Args:
+    agent_settings: see `make_step`.
+    num_actions: A.
+
+  Returns:
+    A function from θ and observations [T+1, B, ...] to outputs by name.
+  """
   rule = agent_settings.update_rule
   predictions = types.ArraySpec((rule.net.prediction_size,), np.float32)
   logits = types.ArraySpec((num_actions,), np.float32)
@@ -192,7 +210,7 @@ def _losses(
     aux_policy=kl(next_logits, aux_pi_a) * (1.0 - inputs.is_terminal),
     value=value_utils.value_loss_from_td(
       q_a,
-      meta_out['q_td'],
+      jax.lax.stop_gradient(meta_out['q_td']),
       nonlinear_transform=True,
       categorical_value=True,
       max_abs_value=max_abs_value,

@@ -177,9 +177,9 @@ def test_training_iteration():
 @pytest.mark.slow
 def test_meta_update():
   rows = meta_update.benchmark(
-    2, 2, ['default', 'plain'], 1, num_envs=2, num_steps=3, size='small'
+    2, 2, ['naive', 'default'], 1, num_envs=2, num_steps=3, size='small'
   )
-  assert [row['details']['mode'] for row in rows] == ['default', 'plain']
+  assert [row['details']['mode'] for row in rows] == ['naive', 'default']
   for row in rows:
     _check_row(row)
     details = row['details']
@@ -191,13 +191,26 @@ def test_meta_update():
 @pytest.mark.slow
 def test_host_environment():
   rows = host_environment.benchmark(
-    'gym:CartPole-v1', 1, num_envs=2, num_steps=3, chunk=1, size='small'
+    'gym:CartPole-v1',
+    1,
+    num_envs=2,
+    num_steps=3,
+    chunk=1,
+    overlap_acting=True,
+    size='small',
   )
   for row in rows:
     _check_row(row)
-  assert [row['baseline'] is not None for row in rows] == 2 * [True] + 3 * [
-    False
-  ]
+  assert {row['details']['part'] for row in rows if row['baseline']} == {
+    'iteration',
+    'iteration, overlapped',
+  }
+  alone = {row['details']['part'] for row in rows if not row['baseline']}
+  assert alone == {
+    'environment alone',
+    'learner step alone',
+    'acting network alone',
+  }
 
 
 @pytest.mark.slow

@@ -1,15 +1,17 @@
-"""The plain learner step of the benchmarks computes what the library does."""
+"""The plain programs of the benchmarks compute what the library does."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks.naive import meta_update as naive_meta
 from benchmarks.naive import step as naive
 from disco_rl import agent
 from disco_rl import types
 from tests.support import golden
 from tests.support import small
+from tests.support import small_meta
 
 T, B = 6, 4
 
@@ -69,6 +71,27 @@ def test_plain_step_is_the_published_one():
     del log['meta_out']
     g.check(state, f'learner_states/{i + 1}', golden.AFTER_UPDATES)
     g.check(log, f'logs/{i}', golden.AFTER_UPDATES)
+
+
+def test_plain_meta_gradient_is_the_published_one():
+  settings = small_meta.with_critic(small.settings('disco'))
+  template = small_meta.make_meta_agent().init(jax.random.PRNGKey(0)).learner
+  g = golden.Golden('meta_gradient')
+  learner = g.fill(template.replace(critic=None), 'learner_state')
+  learner = learner.replace(critic=g.fill(template.critic, 'value_state'))
+  train, valid = (
+    types.ActorRollout(**g.nested(name), states={})
+    for name in ('train_rollouts', 'valid_rollout')
+  )
+  meta_gradient = jax.jit(naive_meta.make_meta_gradient(settings, 3))
+  grads, learner = meta_gradient(g.params('meta_params'), learner, train, valid)
+  for name, wanted in g.under('meta_grads').items():
+    module, _, leaf = name.rpartition('/')
+    np.testing.assert_allclose(
+      grads[module][leaf], wanted, atol=1e-3 * np.abs(wanted).max()
+    )
+  g.check(learner.params, 'new_params', golden.AFTER_UPDATES)
+  g.check(learner.critic.params, 'new_value_params', golden.AFTER_UPDATES)
 
 
 def _check_same(tree, other):
