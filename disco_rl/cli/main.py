@@ -9,7 +9,6 @@ from typing import Any
 
 import disco_rl
 from disco_rl.cli import errors
-from disco_rl.cli import huge_pages
 from disco_rl.cli import options
 from disco_rl.runs import console
 from disco_rl.runs import interrupts
@@ -105,7 +104,7 @@ def _starting_jax() -> Iterator[None]:
 
 
 def start() -> int:
-  """Runs the command of this process, with huge pages if it compiles.
+  """Runs the command of this process.
 
   Signals never raise an exception here, and output never fails.
 
@@ -114,8 +113,6 @@ def start() -> int:
   """
   interrupts.hold()
   console.set_up()
-  if any(word in _COMPILING for word in sys.argv[1:2]):
-    huge_pages.restart()
   interrupts.start_command()
   try:
     return main()

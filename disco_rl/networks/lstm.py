@@ -49,8 +49,18 @@ def apply_gates(gates: jax.Array, cell: jax.Array) -> hk.LSTMState:
   """
   i, g, f, o = jnp.split(gates, 4, axis=-1)
   # The bias of 1 opens the forget gate at initialisation.
-  cell = jax.nn.sigmoid(f + 1) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
-  return hk.LSTMState(hidden=jax.nn.sigmoid(o) * jnp.tanh(cell), cell=cell)
+  gates = (
+    jax.nn.sigmoid(i),
+    jnp.tanh(g),
+    jax.nn.sigmoid(f + 1),
+    jax.nn.sigmoid(o),
+  )
+  # Stored, since XLA would compute them again wherever their second derivatives
+  # need them, which takes most of the time of a small meta-gradient.
+  i, g, f, o = jax.lax.optimization_barrier(gates)
+  cell = f * cell + i * g
+  tanh_cell = jax.lax.optimization_barrier(jnp.tanh(cell))
+  return hk.LSTMState(hidden=o * tanh_cell, cell=cell)
 
 
 def unroll(
