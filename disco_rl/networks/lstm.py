@@ -49,7 +49,7 @@ def apply_gates(gates: jax.Array, cell: jax.Array) -> hk.LSTMState:
   """
   i, g, f, o = jnp.split(gates, 4, axis=-1)
   # The bias of 1 opens the forget gate at initialisation.
-  gates = (
+  activated = (
     jax.nn.sigmoid(i),
     jnp.tanh(g),
     jax.nn.sigmoid(f + 1),
@@ -57,7 +57,7 @@ def apply_gates(gates: jax.Array, cell: jax.Array) -> hk.LSTMState:
   )
   # Stored, since XLA would compute them again wherever their second derivatives
   # need them, which takes most of the time of a small meta-gradient.
-  i, g, f, o = jax.lax.optimization_barrier(gates)
+  i, g, f, o = jax.lax.optimization_barrier(activated)
   cell = f * cell + i * g
   tanh_cell = jax.lax.optimization_barrier(jnp.tanh(cell))
   return hk.LSTMState(hidden=o * tanh_cell, cell=cell)

@@ -159,10 +159,7 @@ _of_library: Interrupts | None = None  # Of the current run, if any.
 
 
 def hold() -> None:
-  """Blocks signals, also for a program that replaces this one (`os.execve`).
-
-  They are delivered when `start_command` has installed its handlers.
-  """
+  """Blocks signals until `start_command` has installed its handlers."""
   signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
