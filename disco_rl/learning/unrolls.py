@@ -68,9 +68,21 @@ class Unrolls:
     unroll: Any = network
     if isinstance(network, types.PolicyNetwork):
       unroll = network.unroll
-      has_stages = network.embed is not None and network.predict is not None
-      if has_stages and update_rule.learns_taken_actions_only:
-        self._embed, self._predict = network.embed, network.predict
+      embed, predict = network.embed, network.predict
+      if (
+        update_rule.learns_taken_actions_only
+        and embed is not None
+        and predict is not None
+      ):
+        self._embed = network_checks.checked_embed(embed)
+        self._predict = network_checks.checked_predict(
+          predict,
+          update_rule.agent_output_spec,
+          lambda spec: {
+            **update_rule.flat_output_spec(spec),
+            **update_rule.model_output_spec(spec),
+          },
+        )
     self._unroll = network_checks.checked_unroll(
       unroll, update_rule.agent_output_spec
     )

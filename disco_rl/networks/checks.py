@@ -93,8 +93,7 @@ def checked_unroll(
 
   Args:
     unroll: the function.
-    spec_of: the rule's `agent_output_spec`. The number of actions is that of
-      the logits.
+    spec_of: the rule's `agent_output_spec`.
   """
 
   def checked(
@@ -103,13 +102,75 @@ def checked_unroll(
     result = unroll(params, state, observations, should_reset)
     check_result(result, 'unroll')
     outs: Mapping[str, Any] = result[0]
-    logits = np.shape(outs.get('logits', 0))
-    num_actions = max(1, logits[-1]) if logits else 1
-    spec = spec_of(types.ActionSpec((), jnp.int32, 0, num_actions - 1))
+    spec = spec_of(_action_spec(outs))
     check_outputs(outs, spec, np.shape(should_reset), 'unroll')
     return result
 
   return checked
+
+
+def checked_embed(embed: Callable[..., Any]) -> Callable[..., Any]:
+  """Returns a stage `embed` whose result is checked when it is traced.
+
+  Args:
+    embed: the stage, see `types.PolicyNetwork`.
+  """
+
+  def checked(
+    params: Any, state: Any, observations: Any, should_reset: types.Array
+  ) -> tuple[types.Array, Any]:
+    result = embed(params, state, observations, should_reset)
+    is_pair = isinstance(result, tuple | list) and len(result) == 2
+    steps = np.shape(should_reset)
+    # Trees have no shape.
+    shape = getattr(result[0], 'shape', ()) if is_pair else ()
+    if len(shape) != 3 or shape[:2] != steps:
+      raise ValueError(
+        'embed of the network must return an array of the shape '
+        f'({steps[0]}, {steps[1]}, D) and the next state, but returned '
+        f'{_show(result)}{f" with the shape {shape}" if shape else ""}'
+      )
+    return result
+
+  return checked
+
+
+def checked_predict(
+  predict: Callable[..., Any],
+  spec_of_all: Callable[[types.ActionSpec], types.Specs],
+  spec_of_one: Callable[[types.ActionSpec], types.Specs],
+) -> Callable[..., types.AgentOuts]:
+  """Returns a stage `predict` whose outputs are checked when it is traced.
+
+  Args:
+    predict: the stage, see `types.PolicyNetwork`.
+    spec_of_all: outputs for all actions, the rule's `agent_output_spec`.
+    spec_of_one: outputs for one action.
+  """
+
+  def checked(
+    params: Any, embedding: types.Array, actions: types.Array | None
+  ) -> types.AgentOuts:
+    outs = predict(params, embedding, actions)
+    if not isinstance(outs, Mapping):
+      raise ValueError(
+        'predict of the network must return outputs by name, but returned '
+        f'{_show(outs)}'
+      )
+    spec_of = spec_of_all if actions is None else spec_of_one
+    check_outputs(
+      outs, spec_of(_action_spec(outs)), embedding.shape[:-1], 'predict'
+    )
+    return outs
+
+  return checked
+
+
+def _action_spec(outs: Mapping[str, Any]) -> types.ActionSpec:
+  """Returns the spec of as many actions as there are logits."""
+  logits = np.shape(outs.get('logits', 0))
+  num_actions = max(1, logits[-1]) if logits else 1
+  return types.ActionSpec((), jnp.int32, 0, num_actions - 1)
 
 
 def check_state(before: Any, after: Any, name: str) -> None:

@@ -152,3 +152,34 @@ def test_learners_check_the_outputs_of_their_network(change, message):
   state = learner.init(jax.random.PRNGKey(0), state.params)
   with pytest.raises(ValueError, match=message):
     learner.update({}, state, rollout, jax.random.PRNGKey(0))
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (_returning('embed', lambda r: r[0]), r'embed of .* \(7, 3, D\) and the'),
+    (
+      _returning('embed', lambda r: (r[0][0], r[1])),
+      r'embed .* returned a tuple of 2 .* with the shape \(3, 8\)',
+    ),
+    (_returning('predict', list), 'predict .* outputs by name, but returned a'),
+    (
+      _returning('predict', lambda outs: {**outs, 'q': outs['q'][..., :-1]}),
+      r'predict of the network predicts .* but the rule needs q of the shape',
+    ),
+  ],
+)
+def test_learners_check_the_stages_of_their_network(change, message):
+  an_agent = small.make_agent('disco')
+  rng = jax.random.PRNGKey(0)
+  eta, _ = an_agent.update_rule.init_params(rng)
+  state = an_agent.initial_learner_state(rng)
+  rollout = small.act(an_agent, state.params, rng, 7)
+  learner = disco_rl.make_learner(
+    an_agent.update_rule,
+    change(an_agent._network),
+    hyper_params=dict(an_agent.settings.hyper_params),
+  )
+  state = learner.init(rng, state.params)
+  with pytest.raises(ValueError, match=message):
+    jax.eval_shape(learner.update, eta, state, rollout, rng)
