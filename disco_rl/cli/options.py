@@ -23,6 +23,7 @@ class Parser(argparse.ArgumentParser):
     for name in (None, 'store'):
       self.register('action', name, _Store)
     self.register('action', 'append', _Collect)
+    self.register('action', 'store_true', _Flag)
 
   def error(self, message: str) -> NoReturn:
     """Prints usage and the message, truncated if it is long, and exits."""
@@ -80,3 +81,22 @@ class _Collect(_Store):
   ) -> Any:
     del parser, name
     return [*(before or []), value]
+
+
+class _Flag(argparse.Action):
+  """Stores True, at most once."""
+
+  def __init__(self, default: bool = False, **kwargs: Any):
+    super().__init__(nargs=0, default=default, **kwargs)
+
+  def __call__(
+    self,
+    parser: argparse.ArgumentParser,
+    namespace: argparse.Namespace,
+    values: Any,
+    option_string: str | None = None,
+  ) -> None:
+    del values
+    if getattr(namespace, self.dest):
+      parser.error(f'{option_string} is given twice: give it once')
+    setattr(namespace, self.dest, True)

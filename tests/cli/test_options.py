@@ -10,6 +10,7 @@ from disco_rl.cli import options
   ('words', 'message'),
   [
     (['eval', '--seed=1', '--seed=2'], '--seed is given twice, as 1 and 2'),
+    (['eval', '--quiet', '--quiet'], '--quiet is given twice: give it once'),
     (['eval', '--rule=a', '--rule=a'], "--rule is given twice, as 'a' and 'a'"),
     (['eval', '--out='], '--out needs a value, got an empty text'),
     (['eval', '--rule', ' '], '--rule needs a value, got an empty text'),
@@ -35,9 +36,10 @@ def test_options_that_collect_values_may_be_repeated():
   parser = options.Parser()
   parser.add_argument('--set', action='append')
   parser.add_argument('--flag', action='store_true')
-  parsed = parser.parse_args(['--set=a', '--set=b', '--flag', '--flag'])
+  parsed = parser.parse_args(['--set=a', '--set=b', '--flag'])
   assert parsed.set == ['a', 'b'] and parsed.flag
-  assert parser.parse_args([]).set is None
+  nothing = parser.parse_args([])
+  assert nothing.set is None and not nothing.flag
 
 
 @pytest.mark.parametrize(
