@@ -59,10 +59,8 @@ def _even_blocks(num_rows: int, num_blocks: int) -> int:
 
   If there is none up to twice as many, rows are padded.
   """
-  for number in range(num_blocks, min(2 * num_blocks, num_rows) + 1):
-    if num_rows % number == 0:
-      return number
-  return num_blocks
+  number = even_number_of_blocks(num_rows, num_blocks)
+  return number if number <= 2 * num_blocks else num_blocks
 
 
 def even_number_of_blocks(num_rows: int, num_blocks: int) -> int:
