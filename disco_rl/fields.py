@@ -5,7 +5,7 @@
   check(steps, 'steps', 0)  # Raises: steps must be a whole number of at least 1
 
 Environments declare the fields of their settings beside their defaults; all
-others are in `config/schema.py`.
+others are in `schema.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from disco_rl.config import schema
+from disco_rl import schema
 
 
 @dataclasses.dataclass(frozen=True)

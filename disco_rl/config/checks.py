@@ -6,8 +6,8 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl.config import batching as batching_lib
-from disco_rl.config import schema
 from disco_rl.environments import registry
 
 # Limit on environments in Python, for all agents together; each takes memory

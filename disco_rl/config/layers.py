@@ -15,9 +15,9 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl import utils
 from disco_rl.config import literals
-from disco_rl.config import schema
 
 _MAX_PATH = 1000
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from ml_collections import config_dict
 
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
-from disco_rl.config import schema
 from disco_rl.environments import registry
 
 # For fine-tuning a trained η; the default of `Config` is for random η and would

@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl.config import arguments
-from disco_rl.config import schema
 from disco_rl.environments import factories
 
 _LONGEST = 100  # Characters of a user's words in a message.

@@ -10,8 +10,8 @@ from typing import Any
 from ml_collections import config_dict
 
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl import types
-from disco_rl.config import schema
 from disco_rl.networks import meta_nets
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import plain_settings

@@ -21,12 +21,12 @@ from ml_collections import config_dict
 
 from disco_rl import fields
 from disco_rl import parallel
+from disco_rl import schema
 from disco_rl import types
 from disco_rl.config import arguments
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import requests
 from disco_rl.config import resolve
-from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import plan as plan_lib

@@ -53,7 +53,6 @@ class Plan(plan_lib.Plan):
 
   command = 'eval'
   unit = 'iteration'
-  columns = metrics.COLUMNS
 
   def __init__(
     self,

@@ -43,6 +43,8 @@ class Population:
     seeds: the seeds, one per agent.
     env_name: name of the environment, for messages.
     placement: the devices, over which each batch is sharded.
+    metric_names: names of the metrics of `run`; empty until `init` with η or
+      `check_memory` has traced it.
   """
 
   def __init__(
@@ -97,6 +99,7 @@ class Population:
     actor = actors.make(self.agent, env)
     self.env_name = actor.env_name
     self._loop = agent_loop.AgentLoop(self.agent, actor, shard, axis_name)
+    self.metric_names: tuple[str, ...] = ()
     self._compile()
     self._lanes: lanes.Lanes
     if isinstance(actor, actors.DeviceActor):
@@ -226,9 +229,10 @@ class Population:
     state = footprint.check_state(spec)
     if eta is None:
       return state
-    return footprint.check_step(
-      state, *self._lanes.trace(eta, spec, num_iterations)
-    )
+    rollouts, traced = self._lanes.trace(eta, spec, num_iterations)
+    _, metrics = traced.out_info
+    self.metric_names = tuple(metrics)
+    return footprint.check_step(state, rollouts, traced)
 
   def _keys(self) -> chex.PRNGKey:
     return jax.vmap(jax.random.PRNGKey)(np.asarray(self.seeds, np.uint32))

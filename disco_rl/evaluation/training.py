@@ -91,6 +91,15 @@ class Training:
     """
     return self.population.check_memory(self._eta, self._chunk_size)
 
+  def columns(self) -> tuple[str, ...]:
+    """Returns the columns of the rows of `advance`, see `loop.Trainable`."""
+    names = {*self.population.metric_names} - {faults.METRIC}
+    zeros = dict.fromkeys(names, np.zeros([1, 1]))
+    row, *_ = metrics_lib.summarize(
+      zeros, last_iteration=0, seeds=[0], env_steps_per_iteration=0
+    )
+    return tuple(row)
+
   def done(self, state: agent_loop.LoopState) -> int:
     """Returns how many iterations are done."""
     return int(state.iteration)

@@ -20,11 +20,11 @@ import jax
 import optax
 
 from disco_rl import optimizers
+from disco_rl import schema
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import agents
 from disco_rl.config import arguments
-from disco_rl.config import schema
 from disco_rl.learning import learner_step
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib

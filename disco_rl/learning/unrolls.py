@@ -167,13 +167,13 @@ class Unrolls:
       )
       summary = {**summarize(flat_out), **model_summary}
       agent_out = {**flat_out, base.SUMMARY: summary}
-    num_blocks = 1
+    block_size = rollout.actions.shape[1]
     if by_streams:
-      num_blocks = self._num_stream_blocks(params, embedding, rollout.actions)
+      block_size = self._block_size(params, embedding, rollout.actions)
 
     def gradient(loss_fn: LossFn) -> Gradient:
       out, flat_grads, model_grads, embedding_grads = self._heads_gradient(
-        loss_fn, flat_out, params, embedding, rollout.actions, num_blocks
+        loss_fn, flat_out, params, embedding, rollout.actions, block_size
       )
       head_grads, more_embedding_grads = pull_flat(flat_grads)
       (embed_grads,) = pull_embedding(embedding_grads + more_embedding_grads)
@@ -273,18 +273,20 @@ class Unrolls:
       lambda x: x.reshape(*embedding.shape[:-1], *x.shape[1:]), outs
     )
 
-  def _num_stream_blocks(
+  def _block_size(
     self,
     params: types.AgentParams,
     embedding: types.Array,
     actions: types.Array,
   ) -> int:
-    """Returns the number of blocks of streams to learn from one by one."""
+    """Returns the number of streams to learn from at a time."""
     outs = jax.eval_shape(self._predict_taken, params, embedding, actions)
     elements = actions.size * _width(outs, num_dims=2)
-    return blocks.even_number_of_blocks(
-      actions.shape[1], -(-elements // STREAM_ELEMENTS)
+    num_streams = actions.shape[1]
+    num_blocks = blocks.number_of_blocks(
+      num_streams, -(-elements // STREAM_ELEMENTS)
     )
+    return -(-num_streams // num_blocks)
 
   def _heads_gradient(
     self,
@@ -293,7 +295,7 @@ class Unrolls:
     params: types.AgentParams,
     embedding: types.Array,
     actions: types.Array,
-    num_blocks: int,
+    block_size: int,
   ) -> Any:
     """Differentiates a loss, one block of streams after the other.
 
@@ -303,7 +305,8 @@ class Unrolls:
       params: θ.
       embedding: [T+1, B, D].
       actions: [T+1, B].
-      num_blocks: number of blocks, a divisor of B.
+      block_size: streams per block; the last block has fewer, unless it is a
+        divisor of B.
 
     Returns:
       The loss and its log, and the gradients in `flat_out`, in `params` (of
@@ -323,14 +326,13 @@ class Unrolls:
       )(select(flat_out), params, select(embedding))
       return out, *grads
 
-    if num_blocks == 1:
+    num_streams = actions.shape[1]
+    if block_size == num_streams:
       return of_streams(flat_out, lambda tree: tree)
-    size = actions.shape[1] // num_blocks
 
-    def step(carry: Any, index: jax.Array) -> Any:
+    def step(carry: Any, start: Any, size: int) -> Any:
       # Outputs are replaced by their gradients, which takes no more memory.
       flat, params_grads = carry
-      start = index * size
       out, flat_grads, own_params_grads, embedding_grads = of_streams(
         flat,
         lambda tree: jax.tree.map(
@@ -345,13 +347,43 @@ class Unrolls:
       params_grads = jax.tree.map(jnp.add, params_grads, own_params_grads)
       return (flat, params_grads), (out, embedding_grads)
 
-    zeros = jax.tree.map(jnp.zeros_like, params)
-    (flat_grads, params_grads), ((losses, logs), parts) = jax.lax.scan(
-      step, (flat_out, zeros), jnp.arange(num_blocks)
+    num_blocks, num_left = divmod(num_streams, block_size)
+    grads, ((losses, logs), parts) = jax.lax.scan(
+      lambda carry, index: step(carry, index * block_size, block_size),
+      (flat_out, jax.tree.map(jnp.zeros_like, params)),
+      jnp.arange(num_blocks),
     )
     out = jnp.sum(losses), jax.tree.map(lambda x: jnp.mean(x, axis=0), logs)
-    embedding_grads = jnp.moveaxis(parts, 0, 1).reshape(embedding.shape)
-    return out, flat_grads, params_grads, embedding_grads
+    embedding_grads = jnp.moveaxis(parts, 0, 1).reshape(
+      embedding.shape[0], -1, embedding.shape[2]
+    )
+    if num_left:
+      grads, (last_out, part) = step(grads, num_streams - num_left, num_left)
+      out = _join_blocks(out, last_out, num_left / num_streams)
+      embedding_grads = jnp.concatenate([embedding_grads, part], axis=1)
+    return out, *grads, embedding_grads
+
+
+def _join_blocks(
+  out: tuple[jax.Array, types.LogDict],
+  last: tuple[jax.Array, types.LogDict],
+  share: float,
+) -> tuple[jax.Array, types.LogDict]:
+  """Adds the loss of the last block, and averages the logs.
+
+  Args:
+    out: loss and log of the streams before it.
+    last: those of its own streams.
+    share: the fraction of all streams that are its own.
+
+  Returns:
+    The loss and the log of all streams.
+  """
+  (loss, log), (last_loss, last_log) = out, last
+  log = jax.tree.map(
+    lambda x, own: (1 - share) * x + share * own, log, last_log
+  )
+  return loss + last_loss, log
 
 
 def _gradient_of_outputs(

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from disco_rl.runs import metrics
-from disco_rl.runs import reading
+from disco_rl.runs import resuming
 from disco_rl.runs import run_folder
 
+# The columns of both tables.
+COLUMNS = ('iteration', 'seed', 'final_return')
 # Fraction of the larger of two returns below which differences are noise.
 _LEAST_SCALE = 0.1
 
@@ -97,13 +99,14 @@ def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
     NaN if there is none.
 
   Raises:
-    UnreadableFileError: if a file is not such a table.
+    UnreadableFileError: if a file is not a table.
+    RunFolderError: if a table has other columns.
   """
   tables = []
   for path in (evaluations_path(folder, env), baseline_path(folder, env)):
     tables.append(metrics.read_csv(path))
-    if tables[-1] and 'final_return' not in tables[-1][0]:
-      raise reading.UnreadableFileError(f'{path} has no column final_return')
+    if tables[-1]:
+      resuming.check_columns(path, tables[-1][0], COLUMNS)
   rows, baseline = tables
   return rows, mean_return([row['final_return'] for row in baseline])
 

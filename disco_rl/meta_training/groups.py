@@ -127,6 +127,11 @@ def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
   return specs[0]
 
 
+def average_names(names: Sequence[str]) -> list[str]:
+  """Returns the names of the averages of `average_returns`, by group."""
+  return [f'{what}/{name}' for name in names for what in ('episodes', 'return')]
+
+
 def average_returns(
   names: Sequence[str], logs: Sequence[Mapping[str, np.ndarray]]
 ) -> dict[str, float]:

@@ -20,12 +20,12 @@ import optax
 
 from disco_rl import fields
 from disco_rl import parallel
+from disco_rl import schema
 from disco_rl import types
 from disco_rl.config import arguments
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import requests
 from disco_rl.config import resolve
-from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import pictures

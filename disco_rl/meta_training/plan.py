@@ -83,7 +83,6 @@ class Plan(plan_lib.Plan):
 
   command = 'meta-train'
   unit = 'meta-update'
-  columns = ('meta_loss', 'pos_rewards', 'neg_rewards')
 
   def __init__(
     self,
@@ -255,6 +254,12 @@ class Plan(plan_lib.Plan):
     """Saves the rule, so that the run can be resumed without other files."""
     finite.check(dict(eta=state.eta))
     self._save_rule(folder.rule_path, state.eta, step=int(state.step))
+
+  def check_resumable(self, folder: run_folder.RunFolder) -> None:
+    """Raises an error if evaluations cannot be read, see `runs.plan.Plan`."""
+    super().check_resumable(folder)
+    for env in evaluation_tables.environments(self.config):
+      evaluation_tables.read(folder.path, env)
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
     """Removes evaluations after the checkpoint."""

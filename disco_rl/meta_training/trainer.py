@@ -171,10 +171,14 @@ class Trainer:
     Raises:
       ValueError: if there is not enough.
     """
-    key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
-    spec = jax.eval_shape(self._init, key, self.eta_spec)
+    spec, key = self._update_specs()
     state = footprint.check_state(spec)
     return footprint.check_update(state, self._update.trace(spec, key))
+
+  def average_names(self) -> tuple[str, ...]:
+    """Returns the names of `UpdateLog.averages`; `update` is traced."""
+    _, log, _ = self._update.trace(*self._update_specs()).out_info
+    return (*log, *groups_lib.average_names(self.group_names), 'num_resets')
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey
@@ -210,6 +214,11 @@ class Trainer:
   def from_checkpoint(self, saved: TrainState) -> TrainState:
     """Puts a saved state on the devices."""
     return self._placement.put(saved, self._state_specs)
+
+  def _update_specs(self) -> tuple[TrainState, Any]:
+    """Returns the specs of the arguments of `update`."""
+    key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
+    return jax.eval_shape(self._init, key, self.eta_spec), key
 
   def _init_state(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
     config = self.config

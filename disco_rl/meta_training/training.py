@@ -66,6 +66,10 @@ class Training:
     """Estimates the memory of the run, see `loop.Trainable`."""
     return self._trainer.check_memory()
 
+  def columns(self) -> tuple[str, ...]:
+    """Returns the columns of the rows of `advance`, see `loop.Trainable`."""
+    return ('iteration', 'seed', *self._trainer.average_names())
+
   def initial_eta(self) -> types.MetaParams:
     """Returns the initial η, as given or drawn from the seed."""
     if self._eta is None:

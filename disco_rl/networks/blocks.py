@@ -41,7 +41,7 @@ def map_rows(
   num_blocks = -(-num_rows * width // block_elements)
   if num_blocks <= 1:
     return fn(rows)
-  num_blocks = _even_blocks(num_rows, num_blocks)
+  num_blocks = number_of_blocks(num_rows, num_blocks)
   block_size = -(-num_rows // num_blocks)
   padding = num_blocks * block_size - num_rows
 
@@ -54,24 +54,16 @@ def map_rows(
   return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:num_rows], outs)
 
 
-def _even_blocks(num_rows: int, num_blocks: int) -> int:
-  """Returns a number of blocks, at least `num_blocks`, that needs no padding.
-
-  If there is none up to twice as many, rows are padded.
-  """
-  number = even_number_of_blocks(num_rows, num_blocks)
-  return number if number <= 2 * num_blocks else num_blocks
-
-
-def even_number_of_blocks(num_rows: int, num_blocks: int) -> int:
-  """Returns a divisor of `num_rows`, the first that is at least `num_blocks`.
+def number_of_blocks(num_rows: int, least: int) -> int:
+  """Returns a number of blocks that divides the rows evenly, if there is one.
 
   Args:
-    num_rows: number of rows to divide evenly.
-    num_blocks: the least number of blocks; at most `num_rows` count.
+    num_rows: number of rows to divide.
+    least: the least number of blocks; at most `num_rows` count.
 
   Returns:
-    The number of blocks.
+    A divisor of `num_rows` from `least` to twice as many; else `least`.
   """
-  first = max(1, min(num_blocks, num_rows))
-  return next(n for n in range(first, num_rows + 1) if num_rows % n == 0)
+  first = max(1, min(least, num_rows))
+  candidates = range(first, min(2 * first, num_rows) + 1)
+  return next((n for n in candidates if num_rows % n == 0), first)

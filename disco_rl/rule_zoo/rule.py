@@ -12,6 +12,7 @@ import pathlib
 from typing import Any
 
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.rule_zoo import file_format
@@ -265,6 +266,15 @@ def _check_settings(recorded: Mapping[str, Any], where: str) -> None:
       'registered here: import the module that registers it first '
       '(disco_rl.register_rule; in the commands: --use MODULE)'
     )
+  custom = () if kind in registry.BUILT_IN else schema.CUSTOM
+  for name in SETTINGS_GROUPS:
+    try:
+      group = plain_settings.from_plain(recorded.get(name, {}))
+      schema.check_tree(group, f'agent.{name}', custom)
+    except (TypeError, ValueError) as error:
+      raise store.RuleFileError(
+        f'{where}: a setting is not valid: {error}'
+      ) from None
 
 
 def _provenance_of_name(name: str) -> str:

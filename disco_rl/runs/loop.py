@@ -35,6 +35,12 @@ class Trainable(Protocol):
       ValueError: if there is not enough.
     """
 
+  def columns(self) -> tuple[str, ...]:
+    """Returns the columns of the rows of `advance`, without advancing.
+
+    Called after `init`, `check_memory` or `checkpoint_like`.
+    """
+
   def done(self, state: Any) -> int:
     """Returns how many steps are done."""
 

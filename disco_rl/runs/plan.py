@@ -33,7 +33,6 @@ class Plan(abc.ABC):
   Attributes:
     command: the command that makes such runs.
     unit: name of a step, e.g. `'iteration'`.
-    columns: columns of metrics that all such runs have, among others.
     request: the request, see `config.resolve`.
     settings: all settings, resolved from the request; a ConfigDict.
     config: contents of the run's `config.json`.
@@ -41,7 +40,6 @@ class Plan(abc.ABC):
 
   command: ClassVar[str]
   unit: ClassVar[str]
-  columns: ClassVar[tuple[str, ...]] = ('iteration', 'seed')
   request: Mapping[str, Any]
   settings: Any
   config: dict[str, Any]
@@ -273,7 +271,7 @@ class Plan(abc.ABC):
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
           seeds=self._seeds(),
-          columns=self.columns,
+          columns=trainable.columns(),
         ),
       )
       if done > self.settings.steps:

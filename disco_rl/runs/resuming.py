@@ -16,7 +16,9 @@ computed again, and rows up to it must be consistent with it:
 
 from collections.abc import Sequence
 import dataclasses
+import pathlib
 
+from disco_rl import fields
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 
@@ -31,7 +33,7 @@ class Periods:
     chunk_size: largest number of steps between two rows.
     checkpoint_every: steps between two checkpoints, made at its multiples.
     seeds: the seeds of its rows; None for any.
-    columns: columns that its rows have, among others.
+    columns: the columns of its rows, in any order; None for any.
   """
 
   unit: str
@@ -39,7 +41,7 @@ class Periods:
   chunk_size: int
   checkpoint_every: int
   seeds: Sequence[int] | None = None
-  columns: Sequence[str] = ()
+  columns: Sequence[str] | None = None
 
 
 def check(
@@ -68,12 +70,8 @@ def check(
       f'{folder.metrics_path} has rows of the seed {min(others)}, which is not '
       'in this run: the file was changed, or is of another run'
     )
-  absent = [x for x in periods.columns if rows and x not in rows[0]]
-  if absent:
-    raise run_folder.RunFolderError(
-      f'{folder.metrics_path} has no column {absent[0]}: the file was '
-      'changed, or is of another run'
-    )
+  if rows and periods.columns is not None:
+    check_columns(folder.metrics_path, rows[0], periods.columns)
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, periods.checkpoint_every)
   if done is None:
@@ -104,6 +102,29 @@ def check(
   return (
     f'{folder.metrics_path} lacks rows before {unit} {missing}; they were '
     'removed, and are not computed again'
+  )
+
+
+def check_columns(
+  path: pathlib.Path, row: metrics.Row, columns: Sequence[str]
+) -> None:
+  """Raises a `RunFolderError` if a table has other columns than a run writes.
+
+  Args:
+    path: path of the table.
+    row: one of its rows.
+    columns: the columns that the run writes, in any order.
+  """
+  absent = [name for name in columns if name not in row]
+  others = [name for name in row if name not in columns]
+  if not absent and not others:
+    return
+  if absent:
+    found = f'no column {absent[0]}'
+  else:
+    found = f'a column {fields.shorten(others[0])} that this run does not write'
+  raise run_folder.RunFolderError(
+    f'{path} has {found}: the file was changed, or is of another run or version'
   )
 
 

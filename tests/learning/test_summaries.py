@@ -24,13 +24,22 @@ def small_blocks(monkeypatch):
   monkeypatch.setattr(unrolls, 'STREAM_ELEMENTS', 60)
 
 
-def _experience(config):
+def _experience(config, num_streams=None):
   an_agent = small.make_agent('disco', config)
   rng = jax.random.PRNGKey(0)
   eta, _ = an_agent.update_rule.init_params(rng)
   state = an_agent.initial_learner_state(rng)
   rollout = small.act(an_agent, state.params, rng, 9)
-  return an_agent, eta, state, jax.tree.map(lambda x: x[2:], rollout)
+  rollout = jax.tree.map(lambda x: x[2:], rollout)
+  if num_streams is not None:
+    # Streams are repeated with other actions, so that they differ.
+    rollout = jax.tree.map(
+      lambda x: jnp.take(x, jnp.arange(num_streams) % x.shape[1], axis=1),
+      rollout,
+    )
+    shift = jnp.arange(num_streams) // 3
+    rollout = rollout.replace(actions=(rollout.actions + shift) % 3)
+  return an_agent, eta, state, rollout
 
 
 def _config(**net_args):
@@ -67,6 +76,29 @@ def test_learner_step(net_args):
     np.testing.assert_allclose(
       out.log[name], value, tolerance, 1e-5, err_msg=name
     )
+
+
+@pytest.mark.parametrize('num_streams', [5, 7, 8])
+def test_the_last_block_of_streams_may_be_smaller(monkeypatch, num_streams):
+  an_agent, eta, state, rollout = _experience(_config(), num_streams)
+  rng = jax.random.PRNGKey(1)
+  steps = rollout.rewards.shape[0]
+  results = []
+  for elements in (steps * 16 * num_streams, steps * 16 * 3):
+    monkeypatch.setattr(unrolls, 'STREAM_ELEMENTS', elements)
+    results.append(
+      jax.jit(
+        lambda eta, state: an_agent.learner.update(
+          eta, state, rollout, rng, backprop=False
+        )
+      )(eta, state)
+    )
+  (wanted, whole), (actual, out) = results
+  golden.check_trees_close(
+    jax.device_get(actual.params), jax.device_get(wanted.params), 1e-4
+  )
+  for name, value in whole.log.items():
+    np.testing.assert_allclose(out.log[name], value, 1e-4, 1e-5, err_msg=name)
 
 
 def test_meta_gradient():

@@ -15,6 +15,7 @@ LAYERS = (
   ('runs',),
   ('environments', 'networks', 'value_fns'),
   ('update_rules',),
+  ('schema',),
   ('rule_zoo',),
   ('config',),
   ('parallel', 'learning'),
@@ -81,7 +82,7 @@ def test_the_check_can_fail():
   inner = 'if TYPE_CHECKING:\n  from disco_rl.cli import main'
   for module, source in (
     ('runs.files', 'from disco_rl import agent'),
-    ('runs.files', 'import disco_rl.config.schema'),
+    ('runs.files', 'import disco_rl.schema'),
     ('evaluation.plan', 'def f():\n  from disco_rl.cli import main'),
     ('agent', inner),
     ('networks.nets', 'from disco_rl.value_fns import value_fn'),

@@ -93,6 +93,16 @@ def test_rows_without_a_column_of_the_run_are_refused(folder):
   resuming.check(folder, [], 8, periods)
 
 
+def test_rows_with_a_column_of_another_run_are_refused(folder):
+  rows = _rows(4, 8)
+  known = tuple(rows[0])
+  periods = dataclasses.replace(PERIODS, columns=known[::-1])
+  resuming.check(folder, rows, 8, periods)
+  message = "has a column 'mine' that this run does not write"
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    resuming.check(folder, [dict(row, mine=1.0) for row in rows], 8, periods)
+
+
 def test_rows_of_another_seed_are_refused(folder):
   periods = dataclasses.replace(PERIODS, seeds=(0, 2))
   resuming.check(folder, _rows(4, 8, seeds=(0, 2)), 8, periods)

@@ -22,6 +22,9 @@ class Counter:
   def check_memory(self):
     return memory.Estimate(dict(state=8), 16)
 
+  def columns(self):
+    return ('iteration', 'seed', 'value')
+
   def done(self, state):
     return state['step']
 

@@ -6,10 +6,10 @@ from ml_collections import config_dict
 import numpy as np
 import pytest
 
+from disco_rl import schema
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import resolve
-from disco_rl.config import schema
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import rule as rule_lib
 
