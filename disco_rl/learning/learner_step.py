@@ -17,6 +17,7 @@ from disco_rl import types
 from disco_rl.learning import checks
 from disco_rl.learning import mixed_mode
 from disco_rl.learning import rule_inputs
+from disco_rl.learning import stream_blocks
 from disco_rl.learning import unrolls
 from disco_rl.update_rules import base
 from disco_rl.value_fns import value_fn
@@ -218,7 +219,9 @@ class LearnerStep:
     else:
       data = (inputs.replace(agent_out={}), meta_out, weights)
 
-      def loss_fn(outs: Any, actions: Any, select: unrolls.SelectFn) -> Any:
+      def loss_fn(
+        outs: Any, actions: Any, select: stream_blocks.SelectFn
+      ) -> Any:
         own_inputs, own_meta_out, own_weights = select(data)
         return self._loss(
           own_inputs.replace(agent_out=outs, actions=actions),

@@ -99,8 +99,7 @@ def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
     NaN if there is none.
 
   Raises:
-    UnreadableFileError: if a file is not a table.
-    RunFolderError: if a table has other columns.
+    UnreadableFileError: if a file is not such a table.
   """
   tables = []
   for path in (evaluations_path(folder, env), baseline_path(folder, env)):

@@ -28,7 +28,6 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import meta_training as config_lib
-from disco_rl.learning import replay
 from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
 from disco_rl.meta_training import lifetimes
@@ -36,6 +35,7 @@ from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import meta_optimizer as meta_optimizer_lib
 from disco_rl.meta_training import nonfinite
+from disco_rl.meta_training import train_state
 from disco_rl.rule_zoo import file_format
 
 # Folded into a key for the keys of agents that are reset. Large, since folding
@@ -43,14 +43,8 @@ from disco_rl.rule_zoo import file_format
 _RESET = 2**31 + 1
 
 Group = groups_lib.Group  # An argument of `Trainer`.
-
-
-class GroupState(NamedTuple):
-  """The agents of a group, leaves [n, ...]."""
-
-  agents: meta_gradient.AgentState
-  updates_left: jax.Array  # [n], int32, inner updates until an agent's reset.
-  opt_states: Any  # States of one optimiser of η per agent; or None.
+GroupState = train_state.GroupState
+TrainState = train_state.TrainState
 
 
 class UpdateLog(NamedTuple):
@@ -61,17 +55,6 @@ class UpdateLog(NamedTuple):
   # their average return (`return/NAME`).
   averages: dict[str, float]
   per_agent: dict[str, np.ndarray]  # [n], agents of the first group first.
-
-
-class TrainState(NamedTuple):
-  """The state of meta-training, carried from one meta-update to the next."""
-
-  step: jax.Array  # [], int32, meta-updates done.
-  num_skipped: jax.Array  # [], int32, successive updates without finite grads.
-  num_over: jax.Array  # [], int32, agents to reset before the next update.
-  eta: types.MetaParams
-  opt_state: Any  # State of the one optimiser of η; or None.
-  groups: tuple[GroupState, ...]
 
 
 class Trainer:
@@ -127,7 +110,7 @@ class Trainer:
     self._rules = [rule for _, rule in built]
     self.eta_spec = groups_lib.eta_spec(self._rules)
     self._optimizer = meta_optimizer_lib.MetaOptimizer(config, meta_optimizer)
-    specs = self._state_specs = self._make_state_specs()
+    specs = self._state_specs = train_state.specs(config, len(self._groups))
     whole, by_lane = parallel.REPLICATED, parallel.BY_LANE
     self._init = self._placement.compile(
       self._init_state, (whole, whole), specs
@@ -381,27 +364,3 @@ class Trainer:
     keys = jax.random.split(rng, self.num_agents)
     ends = np.cumsum([group.num_agents for group in self._groups])
     return [self._placement.own_lanes(x) for x in jnp.split(keys, ends[:-1])]
-
-  def _make_state_specs(self) -> TrainState:
-    whole: Any = parallel.REPLICATED
-    by_lane: Any = parallel.BY_LANE
-    by_batch: Any = parallel.BY_BATCH
-    buffer = None
-    if not self.config.batching.on_policy:
-      buffer = replay.ReplayState(data=by_batch, num_added=by_lane)
-    per_agent = self.config.adam_per_agent
-    group = GroupState(
-      agents=meta_gradient.AgentState(
-        learner=by_lane, actor=by_batch, buffer=buffer, episodes=by_batch
-      ),
-      updates_left=by_lane,
-      opt_states=by_lane if per_agent else None,
-    )
-    return TrainState(
-      step=whole,
-      num_skipped=whole,
-      num_over=whole,
-      eta=whole,
-      opt_state=None if per_agent else whole,
-      groups=(group,) * len(self._groups),
-    )

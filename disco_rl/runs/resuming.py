@@ -20,6 +20,7 @@ import pathlib
 
 from disco_rl import fields
 from disco_rl.runs import metrics
+from disco_rl.runs import reading
 from disco_rl.runs import run_folder
 
 
@@ -108,12 +109,15 @@ def check(
 def check_columns(
   path: pathlib.Path, row: metrics.Row, columns: Sequence[str]
 ) -> None:
-  """Raises a `RunFolderError` if a table has other columns than a run writes.
+  """Raises an error if a table has other columns than a run writes.
 
   Args:
     path: path of the table.
     row: one of its rows.
     columns: the columns that the run writes, in any order.
+
+  Raises:
+    UnreadableFileError: if it has others.
   """
   absent = [name for name in columns if name not in row]
   others = [name for name in row if name not in columns]
@@ -123,7 +127,7 @@ def check_columns(
     found = f'no column {absent[0]}'
   else:
     found = f'a column {fields.shorten(others[0])} that this run does not write'
-  raise run_folder.RunFolderError(
+  raise reading.UnreadableFileError(
     f'{path} has {found}: the file was changed, or is of another run or version'
   )
 

@@ -7,7 +7,9 @@ import pytest
 from disco_rl.cli import main
 from disco_rl.config import agents
 from disco_rl.config import rule_settings
+from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.rule_zoo import store
 
 
 @pytest.fixture(scope='module')
@@ -83,7 +85,10 @@ def test_the_command_refuses_them(recorded, tmp_path, capsys):
   path = tmp_path / 'mine.npz'
   changed = copy.deepcopy(recorded)
   _set(changed, 'update_rule.net.hidden_size', -3)
-  rule_lib.save_rule(path, eta, settings=changed)
+  with pytest.raises(store.RuleFileError, match=r'net\.hidden_size must be a'):
+    rule_lib.save_rule(path, eta, settings=changed)
+  assert not path.exists()
+  file_format.save(path, eta, dict(settings=changed))
   assert main.main(['eval', f'--rule={path}', '--dry-run']) == 2
   error = capsys.readouterr().err
   assert 'agent.update_rule.net.hidden_size must be a whole number' in error

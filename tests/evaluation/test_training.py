@@ -33,6 +33,18 @@ def test_rows_end_where_chunks_end():
     training.Training(population, eta, 0)
 
 
+@pytest.mark.parametrize('env_name', ['catch', 'catch_numpy'])
+@pytest.mark.parametrize('kind', ['disco', 'actor_critic'])
+def test_columns_are_known_before_the_first_chunk(kind, env_name):
+  population, eta = small.make_population(kind, env_name=env_name)
+  trainable = training.Training(population, eta, 2)
+  state = trainable.init()
+  columns = trainable.columns()
+  _, rows = trainable.advance(state, 2)
+  assert columns == tuple(rows[0])
+  trainable.close()
+
+
 def test_divergence_ends_training_with_the_last_finite_state():
   population, _ = small.make_population(seeds=(3, 5))
   # The first gradient of one seed alone is not finite.

@@ -228,6 +228,7 @@ def test_agents_with_a_memory_and_replay():
   for i in range(2):
     state, log = trainer.update(state, jax.random.PRNGKey(i))
     assert log.averages['num_nonfinite_agents'] == 0
+    assert {*trainer.average_names()} == {*log.averages}
     assert log.averages['meta_grad_norm'] > 0
   memory = jax.tree.leaves(state.groups[0].agents.buffer.data.states)
   assert any(np.abs(x).max() > 0 for x in memory)

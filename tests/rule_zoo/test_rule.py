@@ -83,6 +83,21 @@ def test_a_loaded_rule_is_saved_with_its_settings(tmp_path):
     disco_rl.save_rule(second, disco_rl.load_rule('actor_critic'))
 
 
+@pytest.mark.parametrize(
+  ('name', 'value'),
+  [('value_discount', 5.0), ('td_lambda', -1.0), ('pi_cost', float('inf'))],
+)
+def test_settings_out_of_range_are_not_saved(tmp_path, name, value):
+  config = agent.get_settings_disco()
+  with config.unlocked():
+    group = 'update_rule' if name == 'value_discount' else 'hyper_params'
+    config[group][name] = value
+  path = tmp_path / 'mine.npz'
+  with pytest.raises(store.RuleFileError, match=f'{group}.{name} must be'):
+    disco_rl.save_rule(path, {'m': {'w': np.ones(2)}}, settings=config)
+  assert not path.exists()
+
+
 def test_the_best_rule_of_a_run_is_taken_and_named(tmp_path):
   eta = {'m': {'w': np.ones(2, np.float32)}}
   with pytest.raises(store.RuleFileError, match=r'without a rule\.npz'):

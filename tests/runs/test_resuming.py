@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from disco_rl.runs import reading
 from disco_rl.runs import resuming
 from disco_rl.runs import run_folder
 
@@ -88,7 +89,7 @@ def test_removed_rows_are_reported(folder, rows, message):
 def test_rows_without_a_column_of_the_run_are_refused(folder):
   periods = dataclasses.replace(PERIODS, columns=('iteration', 'loss'))
   message = 'metrics.csv has no column loss: the file was changed, or is of'
-  with pytest.raises(run_folder.RunFolderError, match=message):
+  with pytest.raises(reading.UnreadableFileError, match=message):
     resuming.check(folder, _rows(4, 8), 8, periods)
   resuming.check(folder, [], 8, periods)
 
@@ -99,7 +100,7 @@ def test_rows_with_a_column_of_another_run_are_refused(folder):
   periods = dataclasses.replace(PERIODS, columns=known[::-1])
   resuming.check(folder, rows, 8, periods)
   message = "has a column 'mine' that this run does not write"
-  with pytest.raises(run_folder.RunFolderError, match=message):
+  with pytest.raises(reading.UnreadableFileError, match=message):
     resuming.check(folder, [dict(row, mine=1.0) for row in rows], 8, periods)
 
 
