@@ -49,7 +49,9 @@ def start(command, *arguments, under=(), **options):
     The process.
   """
   variables = {**environment(), **options.pop('env', {})}
-  program = [sys.executable, '-m', 'disco_rl.cli.main', command, '--quiet']
+  program = [sys.executable, '-m', 'disco_rl.cli.main', command]
+  if '--quiet' not in arguments:  # It is refused if given twice.
+    program.append('--quiet')
   pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   return subprocess.Popen(
     [*under, *program, *arguments], env=variables, **{**pipes, **options}
