@@ -40,7 +40,10 @@ def check(
   if command == 'eval' and 'settings' in entries:
     entries['num_devices'] = (int, 'the number of devices')
   for name, (kind, words) in entries.items():
-    if not isinstance(config.get(name), kind):
+    value = config.get(name)
+    # True and False are integers in Python.
+    is_wrong_bool = isinstance(value, bool) and kind is not bool
+    if not isinstance(value, kind) or is_wrong_bool:
       given = fields.shorten(config[name]) if name in config else 'nothing'
       raise run_folder.RunFolderError(
         f'{path}/config.json is damaged: {name} must be {words}, got {given}'

@@ -138,6 +138,14 @@ def test_a_rule_of_ones_own_with_parameters_is_saved_and_loaded(
     disco_rl.load_rule(path)
 
 
+@pytest.mark.parametrize('path', ['/dev/zero', '/dev/null', '/dev/stdin'])
+def test_devices_are_not_read_as_rules(path, capsys):
+  with pytest.raises(ValueError, match=f'{path} is not an ordinary file'):
+    disco_rl.load_rule(path)
+  assert main.main(['eval', '--rule', path, '--dry-run']) == 2
+  assert f'{path} is not an ordinary file' in capsys.readouterr().err
+
+
 def test_parameters_of_the_wrong_form_are_refused(tmp_path):
   spec = dict(m=dict(w=np.ones(2)))
   with pytest.raises(ValueError, match=r"load_rule\('disco_103'\)\.eta"):
