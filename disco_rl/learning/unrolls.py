@@ -8,7 +8,6 @@ give the same numbers up to rounding.
 """
 
 from collections.abc import Callable
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ from disco_rl import types
 from disco_rl.learning import stream_blocks
 from disco_rl.networks import blocks
 from disco_rl.networks import checks as network_checks
+from disco_rl.networks import staged_unroll
 from disco_rl.update_rules import base
 
 SummaryFn = Callable[[types.AgentOuts], dict[str, Any]]
@@ -60,23 +60,26 @@ class Unrolls:
     self._embed = self._predict = None
     network_checks.check_network(network, 'network is', True)
     unroll: Any = network
+    embed = predict = None
     if isinstance(network, types.PolicyNetwork):
       unroll = network.unroll
       embed, predict = network.embed, network.predict
-      if (
-        update_rule.learns_taken_actions_only
-        and embed is not None
-        and predict is not None
-      ):
-        self._embed = network_checks.checked_embed(embed)
-        self._predict = network_checks.checked_predict(
-          predict,
-          update_rule.agent_output_spec,
-          lambda spec: {
-            **update_rule.flat_output_spec(spec),
-            **update_rule.model_output_spec(spec),
-          },
-        )
+    elif isinstance(network, staged_unroll.StagedUnroll):
+      embed, predict = network.stages
+    if (
+      update_rule.learns_taken_actions_only
+      and embed is not None
+      and predict is not None
+    ):
+      self._embed = network_checks.checked_embed(embed)
+      self._predict = network_checks.checked_predict(
+        predict,
+        update_rule.agent_output_spec,
+        lambda spec: {
+          **update_rule.flat_output_spec(spec),
+          **update_rule.model_output_spec(spec),
+        },
+      )
     self._unroll = network_checks.checked_unroll(
       unroll, update_rule.agent_output_spec
     )
@@ -197,7 +200,7 @@ class Unrolls:
     if summarize is None:
       return self._unroll
     assert self._embed is not None
-    embed, reduce = self._embed, _with_logits(summarize)
+    embed, reduce = self._embed, base.with_logits(summarize)
 
     def unroll(params: types.AgentParams, *inputs: Any) -> Any:
       embedding, net_state = embed(params, *inputs)
@@ -253,24 +256,10 @@ class Unrolls:
     embedding: types.Array,
     reduce_fn: Callable[[types.AgentOuts], Any],
   ) -> Any:
-    """Applies a function of rows to the outputs, in blocks of rows.
-
-    Args:
-      params: θ.
-      embedding: [T+1, B, D].
-      reduce_fn: from outputs, name to [n, ...], to a tree of [n, ...].
-
-    Returns:
-      Its results, a tree of [T+1, B, ...].
-    """
-    rows = embedding.reshape(-1, embedding.shape[-1])
-    outs = blocks.map_rows(
-      lambda rows: reduce_fn(self._predict_all(params, rows)),
-      rows,
-      _width(jax.eval_shape(self._predict_all, params, rows[:1])),
-    )
-    return jax.tree.map(
-      lambda x: x.reshape(*embedding.shape[:-1], *x.shape[1:]), outs
+    """Applies a function of rows to all outputs; see `reduce_rows`."""
+    assert self._predict is not None
+    return staged_unroll.reduce_rows(
+      self._predict, params, embedding, reduce_fn
     )
 
   def _block_size(
@@ -281,7 +270,7 @@ class Unrolls:
   ) -> int:
     """Returns the number of streams to learn from at a time."""
     outs = jax.eval_shape(self._predict_taken, params, embedding, actions)
-    elements = actions.size * _width(outs, num_dims=2)
+    elements = actions.size * staged_unroll.width(outs, num_dims=2)
     num_streams = actions.shape[1]
     num_blocks = blocks.number_of_blocks(
       num_streams, -(-elements // STREAM_ELEMENTS)
@@ -304,17 +293,3 @@ def _gradient_of_outputs(
     return out, grads
 
   return gradient
-
-
-def _with_logits(
-  summarize: SummaryFn,
-) -> Callable[[types.AgentOuts], dict[str, Any]]:
-  return lambda outs: {
-    'logits': outs['logits'],
-    base.SUMMARY: summarize(outs),
-  }
-
-
-def _width(outs: Any, num_dims: int = 1) -> int:
-  """Returns the elements per row of the widest output, [n, ...]."""
-  return max(math.prod(x.shape[num_dims:]) for x in jax.tree.leaves(outs))

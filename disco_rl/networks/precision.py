@@ -8,6 +8,7 @@ import jmp
 
 from disco_rl import types
 from disco_rl.networks import observations as observations_lib
+from disco_rl.networks import staged_unroll
 
 
 def with_policy(
@@ -37,6 +38,7 @@ def with_policy(
 
     return wrapped
 
+  unroll = wrap(network.unroll)
   embed = predict = None
   if network.embed is not None and network.predict is not None:
     embed, apply_predict = wrap(network.embed), network.predict
@@ -47,10 +49,11 @@ def with_policy(
       inputs = policy.cast_to_compute((params, embedding))
       return policy.cast_to_output(apply_predict(*inputs, actions))
 
+    unroll = staged_unroll.StagedUnroll(unroll, embed, predict)
   return types.PolicyNetwork(
     init=network.init,
     one_step=wrap(network.one_step),
-    unroll=wrap(network.unroll),
+    unroll=unroll,
     embed=embed,
     predict=predict,
   )

@@ -7,6 +7,7 @@ import haiku as hk
 import jax
 
 from disco_rl import types
+from disco_rl.networks import staged_unroll
 
 
 def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,16 +36,18 @@ def from_module(module: Callable[..., Any]) -> Callable[..., Any]:
     unroll = pure(
       lambda net, *inputs: getattr(net, 'unroll', net.__call__)(*inputs)
     )
+    apply_unroll: Any = unroll.apply
     embed = predict = None
     if _has_stages(module):
       embed = pure(lambda net, *inputs: net.embed(*inputs)).apply
       apply_predict = pure(lambda net, *inputs: net.predict(*inputs)).apply
       predict = lambda params, *inputs: apply_predict(params, {}, *inputs)[0]
+      apply_unroll = staged_unroll.StagedUnroll(apply_unroll, embed, predict)
     return types.PolicyNetwork(
       # Compiled: initialising runs the whole network, one operation at a time.
       init=jax.jit(one_step.init),
       one_step=one_step.apply,
-      unroll=unroll.apply,
+      unroll=apply_unroll,
       embed=embed,
       predict=predict,
     )

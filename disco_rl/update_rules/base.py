@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import staged_unroll
 from disco_rl.update_rules import categorical
 from disco_rl.update_rules import checks
 
@@ -261,6 +262,11 @@ class UpdateRule(abc.ABC):
       inputs = rollout.replace(
         agent_out=jax.lax.stop_gradient(rollout.agent_out)
       )
+    if isinstance(unroll_policy_fn, staged_unroll.StagedUnroll):
+      summarize = self.summary_fn(meta_params)
+      if summarize is not None:
+        # Then the outputs of a target network per action are not stored.
+        unroll_policy_fn = unroll_policy_fn.reduced(with_logits(summarize))
     meta_out, new_meta_state = self.unroll_meta_net(
       meta_params,
       params,
@@ -372,3 +378,14 @@ def get_agent_out_spec(
   num_actions = utils.get_num_actions_from_spec(action_spec)
   per_action = utils.broadcast_specs(dict(model_out_spec), num_actions)
   return {**flat_out_spec, **per_action}
+
+
+def with_logits(
+  summarize: Callable[[types.AgentOuts], dict[str, Any]],
+) -> Callable[[types.AgentOuts], dict[str, Any]]:
+  """Returns a function to the policy's logits and the summary of all outputs.
+
+  Args:
+    summarize: see `UpdateRule.summary_fn`.
+  """
+  return lambda outs: {'logits': outs['logits'], SUMMARY: summarize(outs)}

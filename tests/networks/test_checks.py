@@ -50,7 +50,7 @@ def _replaced(name, value):
   [
     (_lookalike, 'made an object of the type SimpleNamespace, but a disco_rl'),
     (lambda network: types.PolicyNetwork, 'made the class PolicyNetwork, but'),
-    (lambda network: network.unroll, 'made an object of the type .*function'),
+    (lambda network: network.unroll, 'made an object of the type StagedUnroll'),
     (_replaced('unroll', 5), 'a PolicyNetwork whose unroll is 5, not a func'),
     (_replaced('one_step', None), 'whose one_step is None, not a function'),
     (_replaced('predict', 'x'), "whose predict is 'x', not a func"),
