@@ -11,9 +11,15 @@ batch of environments. The devices form a grid:
            └───────┴───────┘
 
 On one device nothing is sharded, and no collective operations are compiled.
+With one column, lanes need none either, and compute what they do on one device.
+
+On CPU, small lanes are faster sharded over one simulated device per core than
+one after the other with all cores: their operations are too short to be divided
+among threads.
 """
 
 from collections.abc import Callable, Sequence
+import os
 from typing import Any
 
 import chex
@@ -40,7 +46,7 @@ class Placement:
     num_lane_shards: rows of the grid.
     num_batch_shards: columns of the grid.
     batch_axis: name of the axis over which a lane's batch is sharded, for
-      `Agent`; None on one device.
+      `Agent`; None with one column.
   """
 
   def __init__(
@@ -78,7 +84,7 @@ class Placement:
       lanes_at_once = 1
     self._lanes_at_once = lanes_at_once
     self._is_sharded = len(self.devices) > 1
-    self.batch_axis = _BATCH if self._is_sharded else None
+    self.batch_axis = _BATCH if self.num_batch_shards > 1 else None
     grid = np.asarray(self.devices).reshape(num_lane_shards, -1)
     self._mesh = jax.sharding.Mesh(grid, (_LANES, _BATCH))
 
@@ -241,6 +247,23 @@ def most_devices(fits: Callable[[int], bool]) -> list[jax.Device]:
   """
   devices = jax.local_devices()
   return devices[: max(filter(fits, range(1, len(devices) + 1)))]
+
+
+def simulate_cpu_devices(number: int) -> None:
+  """Makes JAX simulate several devices on CPU, unless the user chose a number.
+
+  To be called before any operation of JAX. No effect on other platforms, nor
+  for numbers beyond those that are of use: `first_devices` refuses them.
+
+  Args:
+    number: how many devices are needed.
+  """
+  is_chosen = (
+    'JAX_NUM_CPU_DEVICES' in os.environ
+    or 'device_count' in os.environ.get('XLA_FLAGS', '')
+  )
+  if not is_chosen and 1 < number <= max(8, os.cpu_count() or 1):
+    jax.config.update('jax_num_cpu_devices', number)
 
 
 def mean(tree: Any, axis: Any | None) -> Any:

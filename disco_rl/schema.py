@@ -63,7 +63,7 @@ SCHEMA: Mapping[str, Field] = {
   'seeds': Field(tuple, items=fields.SEED, max_items=fields.MAX_LANES),
   'num_agents': _LANES,
   'devices': Field(int, low=0, limit=fields.MAX_LANES),
-  'lane_shards': _LANES,
+  'lane_shards': _optional(_LANES),
   'lanes_at_once': _optional(_LANES),
   'overlap_acting': Field(bool),
   'chunk_size': _SIZE,

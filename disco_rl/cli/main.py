@@ -79,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser(command).parse_args(words)
     if arguments.command in _COMPILING:
       with _starting_jax():
+        _simulate_devices(arguments)
         importlib.import_module('jax').devices()
       compilation_cache = importlib.import_module(
         'disco_rl.runs.compilation_cache'
@@ -87,6 +88,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _import(arguments.command).run(arguments)
   except (errors.UsageError, errors.StoppedError) as error:
     return errors.report(command or '', error, '--traceback' in words)
+
+
+def _simulate_devices(arguments: argparse.Namespace) -> None:
+  """Provides devices on CPU for `--devices`, given now or when a run began."""
+  number: Any = arguments.devices
+  if number is None and arguments.resume:
+    run_folder = importlib.import_module('disco_rl.runs.run_folder')
+    try:
+      number = run_folder.read_config(arguments.resume)['settings']['devices']
+    except (run_folder.RunFolderError, OSError, KeyError, TypeError):
+      return  # Reported when the run is resumed.
+  if isinstance(number, int):
+    parallel = importlib.import_module('disco_rl.parallel')
+    parallel.simulate_cpu_devices(number)
 
 
 @contextlib.contextmanager

@@ -81,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--devices',
     type=options.whole_number,
-    help='number of devices over which the work is sharded (default: 1)',
+    help='number of devices over which agents, or else their batches, are '
+    'sharded; on CPU, one per core is faster if agents are small (default: 1)',
   )
   run_options.add_run_arguments(
     parser,

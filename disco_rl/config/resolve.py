@@ -236,7 +236,9 @@ def meta_training(
       seed=request['seed'],
       num_agents=request['num_agents'],  # In each environment.
       devices=request['devices'],
-      lane_shards=1,  # Rows of devices over which agents are sharded.
+      # Rows of devices over which agents are sharded; None for as many as
+      # divide both agents and devices.
+      lane_shards=None,
       lanes_at_once=None,
       checkpoint_every=25,  # Meta-updates.
       checkpoint_replay=request['checkpoint_replay'],

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
+import math
 import pathlib
 from typing import Any
 
@@ -144,8 +145,11 @@ class Plan(plan_lib.Plan):
       for name in self.request['env']
     ]
     devices = objects.devices
-    if devices is None and settings.devices:
-      devices = parallel.first_devices(settings.devices)
+    if devices is None:
+      devices = parallel.first_devices(settings.devices or 1)
+    lane_shards = settings.lane_shards
+    if lane_shards is None:
+      lane_shards = math.gcd(len(devices), settings.num_agents)
     config = resolve.meta_config(settings)
     if objects.weights is not None:
       config = dataclasses.replace(config, weights=objects.weights)
@@ -154,7 +158,7 @@ class Plan(plan_lib.Plan):
       config,
       placement=parallel.Placement(
         devices,
-        num_lane_shards=settings.lane_shards,
+        num_lane_shards=lane_shards,
         lanes_at_once=settings.lanes_at_once,
       ),
       regularizer=objects.regularizer,

@@ -74,6 +74,23 @@ def test_internal_errors_have_a_traceback():
     raise KeyError('x')
 
 
+def test_devices_are_simulated_on_cpu():
+  variables = {k: x for k, x in os.environ.items() if k != 'XLA_FLAGS'}
+  variables.pop('JAX_NUM_CPU_DEVICES', None)
+  words = ['meta-train', '--devices=2', '--dry-run']
+  run = lambda *more, **changes: subprocess.run(
+    [sys.executable, '-m', 'disco_rl.cli.main', *words, *more],
+    env={**variables, **changes},
+    capture_output=True,
+    text=True,
+  )
+  result = run()
+  assert result.returncode == 0, result.stderr
+  result = run(JAX_NUM_CPU_DEVICES='1')
+  assert result.returncode == 2
+  assert 'devices must be between 1 and 1, got 2' in result.stderr
+
+
 @pytest.mark.parametrize(
   ('variable', 'value', 'words', 'kind'),
   [

@@ -69,6 +69,20 @@ def test_eight_devices_are_shards_of_one():
   assert num_compared > 100
 
 
+def test_agents_on_two_devices_are_those_of_one():
+  results = []
+  for num_devices in (1, 2):
+    trainer = small_meta.make_trainer(
+      num_devices=num_devices, num_lane_shards=num_devices, lanes_at_once=1
+    )
+    state = trainer.init(
+      jax.random.PRNGKey(2), trainer.init_params(jax.random.PRNGKey(1))
+    )
+    _, log = trainer.update(state, jax.random.PRNGKey(3))
+    results.append((log.per_agent, log.averages['meta_grad_norm']))
+  golden.check_trees_close(results[1], results[0], 1e-4)
+
+
 @pytest.mark.slow
 def test_vmapped_and_sequential_agents_are_the_same():
   results = []
