@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from ml_collections import config_dict
+import numpy as np
 
 from disco_rl import fields
 from disco_rl import types
@@ -21,6 +22,19 @@ def check_kind(name: str, value: Any, kind: type, words: str) -> None:
   """
   if value is not None and not isinstance(value, kind):
     raise ValueError(f'{name} must be {words}, got {fields.shorten(value)}')
+
+
+def check_flag(name: str, value: Any) -> None:
+  """Raises a `ValueError` unless an argument is True or False.
+
+  Args:
+    name: name of the argument.
+    value: the argument.
+  """
+  if not isinstance(value, bool | np.bool_):
+    raise ValueError(
+      f'{name} must be True or False, got {fields.shorten(value)}'
+    )
 
 
 def check_agent_settings(value: Any) -> None:

@@ -156,7 +156,8 @@ def from_settings(settings: Mapping[str, Any], path: str) -> Batching:
   try:
     return Batching(**settings)
   except ValueError as error:
-    raise ValueError(f'{path}: {error}') from None
+    # It begins with the name of a size.
+    raise ValueError(f'{path}.{error}') from None
 
 
 def check_steps(steps: int, batching: Batching, name: str = 'steps') -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 import re
 from typing import Any
 
+import jax
+
 from disco_rl import fields
 from disco_rl import schema
 from disco_rl.config import arguments
@@ -139,6 +141,7 @@ def prepare(
   fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
   factories.import_modules(completed['use'])
+  _check_jax()  # The modules may have changed its settings, too.
   completed['settings'] = completed['settings'] or {}
   if steps is not None:
     completed['steps'] = fields.check(_ENTRIES['steps'], 'steps', steps)
@@ -149,6 +152,19 @@ def prepare(
     settings.pop('steps', None)
     completed['settings'] = settings
   return completed
+
+
+def _check_jax() -> None:
+  """Raises a `ValueError` for settings of JAX in which runs cannot work."""
+  for name, reason in (
+    ('jax_enable_x64', 'runs are in 32 bits'),
+    ('jax_debug_nans', 'metrics are NaN while no episode has ended'),
+  ):
+    if getattr(jax.config, name, False):
+      raise ValueError(
+        f'the setting {name} of JAX (the variable {name.upper()}) is on, but '
+        f'{reason}: turn it off'
+      )
 
 
 def path_of(assignment: str) -> str:

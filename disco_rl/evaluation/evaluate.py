@@ -128,6 +128,8 @@ def evaluate(
   """
   arguments.check_agent_settings(agent_settings)
   parallel.check_devices(devices)
+  arguments.check_flag('resume', resume)
+  arguments.check_flag('show_progress', show_progress)
   if out is not None:
     fields.check_path('out', out)
   if rule is None and agent_settings is None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import chex
 import jax
+import jax.numpy as jnp
 import optax
 
 from disco_rl import optimizers
@@ -97,6 +98,14 @@ def make_learner(
   """
   if isinstance(learning_rate, int | float | str):
     learning_rate = schema.check('learning_rate', learning_rate)
+  elif learning_rate is not None and not callable(learning_rate):
+    if jnp.shape(learning_rate):
+      raise ValueError(
+        'learning_rate must be one number or a schedule, got the shape '
+        f'{jnp.shape(learning_rate)}'
+      )
+  arguments.check_flag('with_outputs', with_outputs)
+  schema.check_mapping('hyper_params', hyper_params)
   arguments.check_optimizer('optimizer', optimizer)
   if learning_rate is not None:
     arguments.check_replaced(
@@ -111,6 +120,14 @@ def make_learner(
         f'{", ".join(update_rule.required_hyper_params) or "an empty dict"}'
       )
     hyper_params = default_hyper_params
+  else:
+    is_built_in = any(
+      type(update_rule) is registry.UPDATE_RULES[name]
+      for name in registry.BUILT_IN
+    )
+    schema.check_tree(
+      hyper_params, 'agent.hyper_params', () if is_built_in else schema.CUSTOM
+    )
   if optimizer is None:
     optimizer = optimizers.clipped_adam(
       3e-4 if learning_rate is None else learning_rate, max_abs_update

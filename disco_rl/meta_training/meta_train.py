@@ -141,6 +141,8 @@ def meta_train(
     'config', config, config_lib.Config, 'a config.meta_training.Config'
   )
   arguments.check_critic(critic)
+  arguments.check_flag('resume', resume)
+  arguments.check_flag('show_progress', show_progress)
   arguments.check_function('regularizer', regularizer)
   arguments.check_optimizer('agent_optimizer', agent_optimizer)
   arguments.check_optimizer('meta_optimizer', meta_optimizer)

@@ -10,6 +10,9 @@ from disco_rl import types
 from disco_rl.networks import observations as observations_lib
 from disco_rl.networks import staged_unroll
 
+# Precisions to compute in; 64 bits are not enabled in JAX.
+_COMPUTE = (jnp.float32, jnp.bfloat16, jnp.float16)
+
 
 def with_policy(
   network: types.PolicyNetwork, policy: jmp.Policy
@@ -79,6 +82,10 @@ def get_policy(name: str) -> jmp.Policy:
       f'unknown precision {name!r} ({error}); accepted: float32, bfloat16, '
       "float16, or e.g. 'params=float32,compute=bfloat16,output=float32'"
     ) from None
+  if policy.compute_dtype not in _COMPUTE:
+    raise ValueError(
+      f'precision {name!r}: networks compute in float32, bfloat16 or float16'
+    )
   if policy.output_dtype != jnp.float32 or policy.param_dtype != jnp.float32:
     raise ValueError(
       f'precision {name!r}: only compute may be less precise than float32; '

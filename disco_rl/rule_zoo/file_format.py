@@ -294,7 +294,7 @@ def _flatten(params: types.MetaParams, where: str) -> dict[str, Any]:
     if isinstance(params, str | os.PathLike):
       hint = f'; load them first: disco_rl.load_rule({str(params)!r}).eta'
     raise RuleFileError(
-      f'{where} must be parameters {{module: {{name: array}}}}, got '
+      f'{where}: parameters must be {{module: {{name: array}}}}, got '
       f'{params!r:.60}{hint}'
     )
   flat: dict[str, Any] = {}

@@ -5,6 +5,7 @@ import importlib
 import logging
 import os
 import pathlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -233,7 +234,15 @@ def _import_figure() -> Any:
   level = logger.level
   logger.setLevel(logging.ERROR)
   try:
-    importlib.import_module('matplotlib')
+    try:
+      importlib.import_module('matplotlib')
+    except ValueError:
+      # An unknown backend in its variable. Figures are made without one.
+      if os.environ.pop('MPLBACKEND', None) is None:
+        raise
+      for name in [x for x in sys.modules if x.startswith('matplotlib')]:
+        del sys.modules[name]  # Imported in part.
+      importlib.import_module('matplotlib')
     return importlib.import_module('matplotlib.figure')
   finally:
     logger.setLevel(level)

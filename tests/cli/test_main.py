@@ -74,6 +74,18 @@ def test_internal_errors_have_a_traceback():
     raise KeyError('x')
 
 
+@pytest.mark.parametrize('name', ['jax_enable_x64', 'jax_debug_nans'])
+def test_settings_of_jax_in_which_runs_fail(name, tmp_path, capsys):
+  before = getattr(jax.config, name)
+  jax.config.update(name, True)
+  try:
+    code = main.main(['eval', '--rule=actor_critic', f'--out={tmp_path / "x"}'])
+  finally:
+    jax.config.update(name, before)
+  assert code == 2 and f'the variable {name.upper()}' in capsys.readouterr().err
+  assert not list(tmp_path.iterdir())
+
+
 def test_devices_are_simulated_on_cpu():
   variables = {k: x for k, x in os.environ.items() if k != 'XLA_FLAGS'}
   variables.pop('JAX_NUM_CPU_DEVICES', None)

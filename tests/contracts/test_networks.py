@@ -13,6 +13,7 @@ from disco_rl.networks import action_models
 from disco_rl.networks import cores
 from disco_rl.networks import nets
 from disco_rl.networks import observations
+from disco_rl.networks import precision as precision_lib
 from disco_rl.networks import torsos
 from tests.support import golden
 from tests.support import leaks
@@ -269,3 +270,9 @@ def test_precisions_that_the_rule_would_see_are_refused():
   name = 'params=float32,compute=bfloat16,output=bfloat16'
   with pytest.raises(ValueError, match='which the rule and the loss use'):
     _build('conv', precision=name)
+
+
+@pytest.mark.parametrize('name', ['float64', 'params=float32,compute=float64'])
+def test_networks_do_not_compute_in_64_bits(name):
+  with pytest.raises(ValueError, match='compute in float32, bfloat16 or float'):
+    precision_lib.get_policy(name)

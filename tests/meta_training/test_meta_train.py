@@ -239,7 +239,7 @@ def test_parameters_that_cannot_be_saved_are_refused_first(own_rule, tmp_path):
   objects = plan_lib.Objects(agent_settings=own_rule['agent_settings'])
   plan = plan_lib.Plan({}, objects=objects)
   state = types.SimpleNamespace(eta=(1.0, 2.0))
-  with pytest.raises(ValueError, match='must be parameters'):
+  with pytest.raises(ValueError, match='parameters must be'):
     plan.prepare(None, state, contextlib.ExitStack())
   assert not list(tmp_path.iterdir())
 
