@@ -19,7 +19,7 @@ SECTIONS = (
   'meta_update --agents 2 --inner 2 --modes naive default --rounds 5',
   'meta_update --agents 1 --inner 20 --rounds 3',
   'meta_update --size small --agents 8 --inner 4 --envs 16 --rounds 5 '
-  '--modes naive default',
+  '--modes naive default sharded',
   'training_iteration',
   'host_environment',
   'start',

@@ -13,6 +13,8 @@ and way to compute the meta-gradient; ways are compared with the first of them:
 
 import argparse
 from collections.abc import Callable, Sequence
+import math
+import os
 import time
 from typing import Any
 
@@ -34,10 +36,12 @@ from disco_rl.environments import registry
 from disco_rl.meta_training import trainer as trainer_lib
 
 # Ways to compute the meta-gradient, and the settings that select them: the
-# default; the plain one of `benchmarks/naive`; with all intermediate values
-# kept; with none kept, in mixed and in reverse mode.
+# default; with agents on simulated devices, at most one per core; the plain one
+# of `benchmarks/naive`; with all intermediate values kept; with none kept, in
+# mixed and in reverse mode.
 MODES: dict[str, dict[str, Any]] = {
   'default': {},
+  'sharded': {},
   'naive': {},
   'keep_all': dict(rematerialize_all_but=None),
   'least_memory': dict(rematerialize_all_but=0),
@@ -45,7 +49,11 @@ MODES: dict[str, dict[str, Any]] = {
     rematerialize_all_but=0, meta_gradient_mode='reverse'
   ),
 }
-_LABELS = {'default': 'trainer', 'naive': 'plain'}
+_LABELS = {
+  'default': 'trainer',
+  'sharded': 'trainer, agents on several devices',
+  'naive': 'plain',
+}
 
 
 class _Program:
@@ -86,13 +94,19 @@ class _Program:
 
 
 def _trainer_program(
-  settings: Any, num_agents: int, config: config_lib.Config, num_devices: int
+  settings: Any,
+  num_agents: int,
+  config: config_lib.Config,
+  num_devices: int,
+  num_lane_shards: int,
 ) -> _Program:
   """Compiles the meta-update of the library, with acting."""
   group = trainer_lib.Group(
     registry.environment_fn('catch', rows=5, columns=5), settings, num_agents
   )
-  placement = parallel.Placement(jax.devices()[:num_devices])
+  placement = parallel.Placement(
+    jax.devices()[:num_devices], num_lane_shards=num_lane_shards
+  )
   trainer = trainer_lib.Trainer([group], config, placement=placement)
   rng = jax.random.PRNGKey(0)
   state = trainer.init(rng, trainer.init_params(rng))
@@ -190,9 +204,14 @@ def benchmark(
     )
     if mode == 'naive':
       programs[mode] = _naive_program(settings, num_agents, config)
+    elif mode == 'sharded':
+      number = math.gcd(num_agents, len(jax.devices()))
+      programs[mode] = _trainer_program(
+        settings, num_agents, config, number, number
+      )
     else:
       programs[mode] = _trainer_program(
-        settings, num_agents, config, num_devices
+        settings, num_agents, config, num_devices, 1
       )
   timings = units.alternate(
     {mode: program.measure for mode, program in programs.items()}, num_rounds
@@ -248,8 +267,11 @@ def main() -> None:
   numbers += [arguments.devices, arguments.envs, arguments.steps]
   if min(numbers) < 1:
     parser.error('all numbers must be at least 1')
-  if arguments.devices > 1:
-    jax.config.update('jax_num_cpu_devices', arguments.devices)
+  num_devices = arguments.devices
+  if 'sharded' in arguments.modes:
+    num_devices = max(num_devices, len(os.sched_getaffinity(0)))
+  if num_devices > 1:
+    jax.config.update('jax_num_cpu_devices', num_devices)
   rows = []
   for num_agents in arguments.agents:
     for inner in arguments.inner:
