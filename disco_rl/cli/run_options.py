@@ -228,7 +228,7 @@ def _execute(
   if outcome.error is not None:
     advice = ''
     if folder.state_path.exists():
-      advice = f'The last finite state is in {folder.state_path}'
+      advice = f'The checkpoint from before it is in {folder.state_path}'
     raise errors.StoppedError(str(outcome.error), advice) from outcome.error
   console.say(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
   return interrupts.EXIT_CODE
