@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from disco_rl.runs import metrics
-from disco_rl.runs import resuming
 from disco_rl.runs import run_folder
 
 # The columns of both tables.
@@ -101,12 +100,8 @@ def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
   Raises:
     UnreadableFileError: if a file is not such a table.
   """
-  tables = []
-  for path in (evaluations_path(folder, env), baseline_path(folder, env)):
-    tables.append(metrics.read_csv(path))
-    if tables[-1]:
-      resuming.check_columns(path, tables[-1][0], COLUMNS)
-  rows, baseline = tables
+  rows = metrics.read_csv(evaluations_path(folder, env), COLUMNS)
+  baseline = metrics.read_csv(baseline_path(folder, env), COLUMNS)
   return rows, mean_return([row['final_return'] for row in baseline])
 
 

@@ -266,10 +266,13 @@ class Plan(plan_lib.Plan):
       evaluation_tables.read(folder.path, env)
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
-    """Removes evaluations after the checkpoint."""
+    """Removes evaluations after the checkpoint, and incomplete rows."""
     for env in evaluation_tables.environments(self.config):
-      path = evaluation_tables.evaluations_path(folder.path, env)
-      folder.cut_table(path, metrics.read_csv(path), done)
+      for path in (
+        evaluation_tables.evaluations_path(folder.path, env),
+        evaluation_tables.baseline_path(folder.path, env),
+      ):
+        folder.cut_table(path, metrics.read_csv(path), done)
 
   def _save_rule(
     self, path: pathlib.Path, eta: types.MetaParams, **facts: Any

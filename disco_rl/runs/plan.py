@@ -260,7 +260,7 @@ class Plan(abc.ABC):
       else:
         state = trainable.init()
       done = trainable.done(state)
-      rows = metrics.read_csv(folder.metrics_path)
+      rows = metrics.read_csv(folder.metrics_path, trainable.columns())
       note = resuming.check(
         folder,
         rows,
@@ -271,7 +271,6 @@ class Plan(abc.ABC):
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
           seeds=self._seeds(),
-          columns=trainable.columns(),
         ),
       )
       if done > self.settings.steps:

@@ -253,9 +253,10 @@ class RunFolder:
       The remaining rows.
     """
     kept = [row for row in rows if row['iteration'] <= last_iteration]
-    if path.exists():
+    content = metrics.to_csv(kept).encode()
+    if path.exists() and path.read_bytes() != content:
       with files.atomic_writer(path) as file:
-        file.write(metrics.to_csv(kept).encode())
+        file.write(content)
     return kept
 
   def _remove_empty(self) -> None:
