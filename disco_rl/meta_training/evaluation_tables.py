@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from disco_rl.runs import metrics
-from disco_rl.runs import run_folder
+from disco_rl.runs import run_files
 
 # The columns of both tables.
 COLUMNS = ('iteration', 'seed', 'final_return')
@@ -24,12 +24,12 @@ _LEAST_SCALE = 0.1
 
 def evaluations_path(folder: pathlib.Path, env: str) -> pathlib.Path:
   """Returns the path of a run's evaluations in an environment."""
-  return folder / f'evaluations_{run_folder.as_file_name(env)}.csv'
+  return folder / f'evaluations_{run_files.as_file_name(env)}.csv'
 
 
 def baseline_path(folder: pathlib.Path, env: str) -> pathlib.Path:
   """Returns the path of a run's baseline in an environment."""
-  return folder / f'baseline_{run_folder.as_file_name(env)}.csv'
+  return folder / f'baseline_{run_files.as_file_name(env)}.csv'
 
 
 def mean_return(returns: Sequence[float]) -> float:

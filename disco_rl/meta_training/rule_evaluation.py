@@ -25,7 +25,7 @@ from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
-from disco_rl.runs import run_folder
+from disco_rl.runs import run_files
 from disco_rl.runs import sinks
 from disco_rl.update_rules import registry as rule_registry
 
@@ -247,7 +247,7 @@ class Hook(hooks.Periodic):
     all_scores = evaluation_tables.scores(self._folder, self._envs)
     score = all_scores.pop(done, -float('inf'))
     if score > max(all_scores.values(), default=-float('inf')):
-      path = self._folder / run_folder.BEST_RULE_FILE
+      path = self._folder / run_files.BEST_RULE_FILE
       self._save_rule(path, state.eta, step=done, score=score)
     if plots.is_available():
       self._draw()
