@@ -40,7 +40,7 @@ def check(
   if command == 'eval' and 'settings' in entries:
     entries['num_devices'] = (int, 'the number of devices')
   for name, (kind, words) in entries.items():
-    value = config.get(name)
+    value: Any = config.get(name)
     # True and False are integers in Python.
     is_wrong_bool = isinstance(value, bool) and kind is not bool
     is_wrong = not isinstance(value, kind) or is_wrong_bool

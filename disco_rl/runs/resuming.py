@@ -45,6 +45,7 @@ def check(
   rows: Sequence[metrics.Row],
   done: int | None,
   periods: Periods,
+  shown: int = 0,
 ) -> str:
   """Checks that a state and the rows of metrics belong to the same run.
 
@@ -53,6 +54,8 @@ def check(
     rows: all its rows of metrics.
     done: steps done in the state; None if there is no state.
     periods: periods of rows and checkpoints.
+    shown: the step of a checkpoint that must have existed according to other
+      files; 0 for none.
 
   Returns:
     A note for the user, in one sentence; empty if there is nothing to report.
@@ -69,7 +72,7 @@ def check(
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, periods.checkpoint_every)
   if done is None:
-    return _check_without_state(folder, ends, due, periods)
+    return _check_without_state(folder, ends, max(due, shown), periods)
   where, unit = folder.state_path, periods.unit
   if not 0 <= done <= periods.total:
     raise run_folder.RunFolderError(
