@@ -72,6 +72,12 @@ def test_a_picture_shows_that_there_was_a_checkpoint(folder):
     resuming.check(folder, _rows(4), None, PERIODS)
 
 
+def test_other_files_show_that_there_was_a_checkpoint(folder):
+  message = 'made a checkpoint of iteration 8'
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    resuming.check(folder, _rows(4), None, PERIODS, shown=8)
+
+
 @pytest.mark.parametrize(
   ('rows', 'message'),
   [
