@@ -17,6 +17,7 @@ from disco_rl.runs import console
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import run as run_lib
+from disco_rl.runs import run_files
 from disco_rl.runs import run_folder
 
 
@@ -129,7 +130,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
       plan = command.make_plan(_make_request(arguments, command.defaults))
       if arguments.dry_run:
         return _dry_run(plan)
-      name = run_folder.as_file_name(command.name_run(plan))
+      name = run_files.as_file_name(command.name_run(plan))
       a_run = plan.start(
         arguments.out or pathlib.Path('runs') / name,
         overwrite=arguments.overwrite,
@@ -228,7 +229,7 @@ def _execute(
   if outcome.error is not None:
     advice = ''
     if folder.state_path.exists():
-      advice = f'The last finite state is in {folder.state_path}'
+      advice = f'The checkpoint from before it is in {folder.state_path}'
     raise errors.StoppedError(str(outcome.error), advice) from outcome.error
   console.say(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
   return interrupts.EXIT_CODE

@@ -140,6 +140,7 @@ def prepare(
   is_list = isinstance(defaults['env'], list)
   fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
+  check_said_once({}, [(path_of(x), f'--set {x}') for x in completed['set']])
   factories.import_modules(completed['use'])
   _check_jax()  # The modules may have changed its settings, too.
   completed['settings'] = completed['settings'] or {}

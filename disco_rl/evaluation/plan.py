@@ -226,14 +226,18 @@ def plan_of_folder(
   """
   request = plan_lib.request_of_folder(folder, objects is not None)
   request = requests.prepare(request, resolve.EVALUATION, steps=steps)
-  return Plan(request, _rule_of_folder(folder), objects)
+  return Plan(request, _rule_of_folder(folder, request['rule']), objects)
 
 
-def _rule_of_folder(folder: run_folder.RunFolder) -> rule_lib.Rule:
+def _rule_of_folder(
+  folder: run_folder.RunFolder, requested: str
+) -> rule_lib.Rule:
   """Loads the rule that the agents of a run learn with."""
   config = folder.config
   if not folder.rule_path.exists():
-    return rule_lib.load_rule(config['rule'])
+    # It has no parameters, or a process killed at the very start has not saved
+    # it. `check_resumable` compares its name.
+    return rule_lib.load_rule(requested)
   return dataclasses.replace(
     rule_lib.load_rule(folder.rule_path),
     name=config['rule'],

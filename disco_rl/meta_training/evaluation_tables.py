@@ -7,6 +7,7 @@ For every environment of its evaluations, a run of meta-training writes
   baseline_ENV.csv      the same for a hand-designed rule, evaluated once
 """
 
+import collections
 from collections.abc import Mapping, Sequence
 import pathlib
 from typing import Any
@@ -14,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from disco_rl.runs import metrics
-from disco_rl.runs import resuming
-from disco_rl.runs import run_folder
+from disco_rl.runs import run_files
 
 # The columns of both tables.
 COLUMNS = ('iteration', 'seed', 'final_return')
@@ -25,12 +25,12 @@ _LEAST_SCALE = 0.1
 
 def evaluations_path(folder: pathlib.Path, env: str) -> pathlib.Path:
   """Returns the path of a run's evaluations in an environment."""
-  return folder / f'evaluations_{run_folder.as_file_name(env)}.csv'
+  return folder / f'evaluations_{run_files.as_file_name(env)}.csv'
 
 
 def baseline_path(folder: pathlib.Path, env: str) -> pathlib.Path:
   """Returns the path of a run's baseline in an environment."""
-  return folder / f'baseline_{run_folder.as_file_name(env)}.csv'
+  return folder / f'baseline_{run_files.as_file_name(env)}.csv'
 
 
 def mean_return(returns: Sequence[float]) -> float:
@@ -101,13 +101,35 @@ def read(folder: pathlib.Path, env: str) -> tuple[list[metrics.Row], float]:
   Raises:
     UnreadableFileError: if a file is not such a table.
   """
-  tables = []
-  for path in (evaluations_path(folder, env), baseline_path(folder, env)):
-    tables.append(metrics.read_csv(path))
-    if tables[-1]:
-      resuming.check_columns(path, tables[-1][0], COLUMNS)
-  rows, baseline = tables
+  rows = metrics.read_csv(evaluations_path(folder, env), COLUMNS)
+  baseline = metrics.read_csv(baseline_path(folder, env), COLUMNS)
   return rows, mean_return([row['final_return'] for row in baseline])
+
+
+def evaluated(folder: pathlib.Path, envs: Sequence[str]) -> set[int]:
+  """Returns the meta-updates with rows in the tables of all environments."""
+  tables = (read(folder, env)[0] for env in envs)
+  updates = ({int(row['iteration']) for row in rows} for rows in tables)
+  return set.intersection(*updates)
+
+
+def first_missing(
+  rows: Sequence[Mapping[str, float]], done: int, every: int, num_seeds: int
+) -> int | None:
+  """Returns the first meta-update whose evaluation is not complete.
+
+  Args:
+    rows: the table of `evaluations_ENV.csv`.
+    done: meta-updates done; without any row, its evaluation is still to come.
+    every: meta-updates between two evaluations.
+    num_seeds: rows of an evaluation.
+
+  Returns:
+    The meta-update; None if nothing is missing.
+  """
+  counts = collections.Counter(int(row['iteration']) for row in rows)
+  due = {*range(0, done, every), *(n for n in counts if n <= done)}
+  return min((n for n in due if counts[n] < num_seeds), default=None)
 
 
 def scores(folder: pathlib.Path, envs: Sequence[str]) -> dict[int, float]:

@@ -18,6 +18,7 @@ from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.learning import actors
+from disco_rl.meta_training import best_rule
 from disco_rl.meta_training import evaluation_tables
 from disco_rl.meta_training import groups
 from disco_rl.meta_training import meta_loss
@@ -260,16 +261,58 @@ class Plan(plan_lib.Plan):
     self._save_rule(folder.rule_path, state.eta, step=int(state.step))
 
   def check_resumable(self, folder: run_folder.RunFolder) -> None:
-    """Raises an error if evaluations cannot be read, see `runs.plan.Plan`."""
+    """Raises an error if evaluations or the best rule cannot be read."""
     super().check_resumable(folder)
     for env in evaluation_tables.environments(self.config):
       evaluation_tables.read(folder.path, env)
+    best_rule.check(folder.path)
+
+  def shown_checkpoint(self, folder: run_folder.RunFolder) -> int:
+    """Returns the checkpoint that rules and evaluations show."""
+    # A checkpoint comes before the rule of the same meta-update, and before its
+    # evaluation if it is due then.
+    evaluated = [best_rule.read_step(folder.best_rule_path) or 0]
+    for env in evaluation_tables.environments(self.config):
+      rows, _ = evaluation_tables.read(folder.path, env)
+      evaluated += [int(row['iteration']) for row in rows]
+    every = self.settings.checkpoint_every
+    saved = best_rule.read_step(folder.rule_path) or 0
+    return max(saved, max(evaluated) // every * every)
+
+  def missing_results(
+    self, folder: run_folder.RunFolder, done: int
+  ) -> list[str]:
+    """Returns notes on evaluations that are missing, see `runs.plan.Plan`."""
+    sizes, notes = self.settings.eval, []
+    if not sizes.every:
+      return []
+    envs = evaluation_tables.environments(self.config)
+    for env in envs:
+      rows, _ = evaluation_tables.read(folder.path, env)
+      missing = evaluation_tables.first_missing(
+        rows, done, sizes.every, sizes.num_seeds
+      )
+      if missing is not None:
+        path = evaluation_tables.evaluations_path(folder.path, env)
+        notes.append(
+          f'{path} lacks rows of {self.unit} {missing}; they were removed, and '
+          'are not computed again'
+        )
+    if best_rule.is_of_lost_evaluation(folder.path, envs, done):
+      notes.append(
+        f'{folder.best_rule_path} is kept as it is, since its evaluation was '
+        'removed'
+      )
+    return notes
 
   def resumed(self, folder: run_folder.RunFolder, done: int) -> None:
-    """Removes evaluations after the checkpoint."""
+    """Removes evaluations after the checkpoint, and incomplete rows."""
     for env in evaluation_tables.environments(self.config):
-      path = evaluation_tables.evaluations_path(folder.path, env)
-      folder.cut_table(path, metrics.read_csv(path), done)
+      for path in (
+        evaluation_tables.evaluations_path(folder.path, env),
+        evaluation_tables.baseline_path(folder.path, env),
+      ):
+        folder.cut_table(path, metrics.read_csv(path), done)
 
   def _save_rule(
     self, path: pathlib.Path, eta: types.MetaParams, **facts: Any

@@ -16,6 +16,7 @@ from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.evaluation import population as population_lib
 from disco_rl.evaluation import training
+from disco_rl.meta_training import best_rule
 from disco_rl.meta_training import evaluation_tables
 from disco_rl.meta_training import pictures
 from disco_rl.rule_zoo import rule as rule_lib
@@ -25,7 +26,7 @@ from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
-from disco_rl.runs import run_folder
+from disco_rl.runs import run_files
 from disco_rl.runs import sinks
 from disco_rl.update_rules import registry as rule_registry
 
@@ -246,8 +247,11 @@ class Hook(hooks.Periodic):
       self._keep(path, done, rows, f'meta-update {done}, fresh agents', env)
     all_scores = evaluation_tables.scores(self._folder, self._envs)
     score = all_scores.pop(done, -float('inf'))
-    if score > max(all_scores.values(), default=-float('inf')):
-      path = self._folder / run_folder.BEST_RULE_FILE
+    is_best = score > max(all_scores.values(), default=-float('inf'))
+    if is_best and not best_rule.is_of_lost_evaluation(
+      self._folder, self._envs, done
+    ):
+      path = self._folder / run_files.BEST_RULE_FILE
       self._save_rule(path, state.eta, step=done, score=score)
     if plots.is_available():
       self._draw()

@@ -19,7 +19,7 @@ from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import store
 from disco_rl.runs import os_errors
 from disco_rl.runs import plain_settings
-from disco_rl.runs import run_folder
+from disco_rl.runs import run_files
 from disco_rl.update_rules import registry
 
 # The default rule. It is shipped with the package, so that commands do not
@@ -137,7 +137,7 @@ def load_rule(rule: str | os.PathLike[str]) -> Rule:
       known = {*registry.known_names(), *store.known_rules()}
       utils.lookup(dict.fromkeys(known), name, 'rule')
     path = store.fetch(name)
-  elif path.name == run_folder.RULE_FILE:
+  elif path.name == run_files.RULE_FILE:
     name = path.resolve().parent.name
   else:
     name = path.stem
@@ -205,8 +205,8 @@ def _load_run(folder: pathlib.Path) -> Rule:
   """Loads the best rule of a run, or its last."""
   name = folder.resolve().name
   candidates = (
-    (run_folder.BEST_RULE_FILE, 'best'),
-    (run_folder.RULE_FILE, 'last'),
+    (run_files.BEST_RULE_FILE, 'best'),
+    (run_files.RULE_FILE, 'last'),
   )
   for file, which in candidates:
     path = folder / file
@@ -215,7 +215,7 @@ def _load_run(folder: pathlib.Path) -> Rule:
       at = f', meta-update {step}' if isinstance(step, int) else ''
       return _load_file(path, name, f'{which} rule of {folder}{at}')
   raise store.RuleFileError(
-    f'{folder} is a folder without a {run_folder.RULE_FILE}'
+    f'{folder} is a folder without a {run_files.RULE_FILE}'
   )
 
 

@@ -40,14 +40,21 @@ def check(
   if command == 'eval' and 'settings' in entries:
     entries['num_devices'] = (int, 'the number of devices')
   for name, (kind, words) in entries.items():
-    value = config.get(name)
+    value: Any = config.get(name)
     # True and False are integers in Python.
     is_wrong_bool = isinstance(value, bool) and kind is not bool
-    if not isinstance(value, kind) or is_wrong_bool:
+    is_wrong = not isinstance(value, kind) or is_wrong_bool
+    if is_wrong or (kind is int and value < 1):
       given = fields.shorten(config[name]) if name in config else 'nothing'
-      raise run_folder.RunFolderError(
-        f'{path}/config.json is damaged: {name} must be {words}, got {given}'
-      )
+      raise _damaged(path, f'{name} must be {words}, got {given}')
+  if 'rule_settings' in entries:
+    for name, group in config['rule_settings'].items():
+      if not isinstance(group, dict):
+        raise _damaged(
+          path,
+          f'{fields.shorten(name)} of rule_settings must be a group of '
+          f'settings, got {fields.shorten(group)}',
+        )
   request = config['request']
   _check_names(path, 'env', request.get('env'), config.get('command'))
   if config.get('command') == 'meta-train':
@@ -62,7 +69,11 @@ def _check_names(path: Any, name: str, value: Any, command: Any) -> None:
   try:
     fields.check(field, name, value)
   except ValueError:
-    raise run_folder.RunFolderError(
-      f'{path}/config.json is damaged: {name} of the request must be {words}, '
-      f'got {fields.shorten(value)}'
+    raise _damaged(
+      path,
+      f'{name} of the request must be {words}, got {fields.shorten(value)}',
     ) from None
+
+
+def _damaged(path: Any, what: str) -> run_folder.RunFolderError:
+  return run_folder.RunFolderError(f'{path}/config.json is damaged: {what}')

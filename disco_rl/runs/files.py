@@ -44,7 +44,8 @@ def storing(path: str | os.PathLike[str]) -> Iterator[None]:
     raise
   except OSError as error:
     raise StorageError(
-      f'cannot write {os.fspath(path)}: {os_errors.why_not_written(error)}'
+      f'cannot write {os_errors.cut_name(path)}: '
+      f'{os_errors.why_not_written(error)}'
     ) from error
 
 

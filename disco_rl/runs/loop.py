@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 from disco_rl import memory
 from disco_rl.runs import compilation_cache
-from disco_rl.runs import finite
 from disco_rl.runs import metrics
 
 
@@ -103,12 +102,12 @@ class Hook(Protocol):
     """Starts the hook; called once, before the first chunk."""
 
   def advanced(self, done: int, state: Any, is_last: bool) -> None:
-    """Handles a new state; called after every chunk.
+    """Handles a new state; called after every chunk that did not diverge.
 
     Args:
       done: steps done.
       state: the state, which must not be kept: the next chunk donates it.
-      is_last: whether the run ends here, for any reason.
+      is_last: whether the run ends here, finished or interrupted.
     """
 
   def close(self) -> None:
@@ -161,7 +160,8 @@ def run(
       after its hooks, and at the end.
 
   Returns:
-    The outcome. Hooks were called with its state last.
+    The outcome. Hooks were called with its state last, unless it diverged:
+    then the last checkpoint stays, from which the run diverges again.
   """
   done = trainable.done(state)
   error: DivergenceError | None = None
@@ -185,22 +185,19 @@ def run(
       done = trainable.done(state)
       for sink in sinks:
         sink.write(rows)
-      is_last = done >= total or error is not None or should_stop()
+      if error is not None:
+        # The state misses the updates that were not finite. Saved, it would be
+        # resumed as if nothing had happened.
+        return Outcome(state, done, Reason.DIVERGED, error)
+      is_last = done >= total or should_stop()
       for hook in hooks:
-        try:
-          hook.advanced(done, state, is_last)
-        except finite.NonFiniteStateError:
-          # After a divergence, that is reported; the last checkpoint stays.
-          if error is None:
-            raise
+        hook.advanced(done, state, is_last)
       if not is_last and should_stop():
         # While a hook worked: what it left undone, such as an evaluation of
         # this state, can be done again only from this state.
         is_last = True
         for hook in hooks:
           hook.advanced(done, state, is_last)
-  if error is not None:
-    return Outcome(state, done, Reason.DIVERGED, error)
   # A hook may have left work undone after the last step, when interrupted.
   is_complete = done >= total and not (hooks and should_stop())
   reason = Reason.FINISHED if is_complete else Reason.INTERRUPTED

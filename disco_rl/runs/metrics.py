@@ -108,11 +108,15 @@ def to_csv(rows: Sequence[Mapping[str, float]]) -> str:
   return _to_text(rows, header=True) if rows else ''
 
 
-def read_csv(path: str | os.PathLike[str]) -> list[Row]:
+def read_csv(
+  path: str | os.PathLike[str], columns: Sequence[str] | None = None
+) -> list[Row]:
   """Reads all complete rows of a CSV file; the last may be incomplete.
 
   Args:
     path: path of the file; without a file, there are no rows.
+    columns: the columns that its writer writes, which must be those of the
+      file, in any order; None for any.
 
   Returns:
     The rows, with NaN for empty fields.
@@ -124,15 +128,21 @@ def read_csv(path: str | os.PathLike[str]) -> list[Row]:
   if not path.exists():
     return []
   try:
-    lines = reading.read_text(path, _MAX_BYTES).split('\n')[:-1]  # Whole lines.
+    *lines, rest = reading.read_text(path, _MAX_BYTES).split('\n')
     table = csv.reader(lines, strict=True)
-    columns = next(table, [])
-    if lines and not {'iteration', 'seed'} <= set(columns):
+    found = next(table, [])
+    # Its writer may have been killed in the first line.
+    is_cut = not lines and (
+      columns is None or _header(columns).startswith(rest)
+    )
+    if not is_cut and not {'iteration', 'seed'} <= set(found):
       raise ValueError('its first line does not name the columns')
-    if len(set(columns)) < len(columns):
+    if len(set(found)) < len(found):
       raise ValueError('its first line names a column twice')
+    if not is_cut and columns is not None:
+      _check_columns(found, columns)
     rows = [
-      _parse_row(columns, row, number) for number, row in enumerate(table, 2)
+      _parse_row(found, row, number) for number, row in enumerate(table, 2)
     ]
     _check_unique(rows)
     return rows
@@ -258,11 +268,18 @@ def _columns(path: str | os.PathLike[str]) -> list[str]:
 
 def _to_text(rows: Sequence[Mapping[str, float]], header: bool) -> str:
   text = io.StringIO()
-  writer = csv.DictWriter(text, list(rows[0]), lineterminator='\n')
   if header:
-    writer.writeheader()
+    text.write(_header(list(rows[0])))
+  writer = csv.DictWriter(text, list(rows[0]), lineterminator='\n')
   for row in rows:
     writer.writerow({name: _format(name, x) for name, x in row.items()})
+  return text.getvalue()
+
+
+def _header(columns: Sequence[str]) -> str:
+  """Returns the first line of a CSV file."""
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerow(columns)
   return text.getvalue()
 
 
@@ -289,6 +306,21 @@ def _parse_row(columns: list[str], row: list[str], number: int) -> Row:
         'valid number'
       ) from None
   return parsed
+
+
+def _check_columns(found: Sequence[str], columns: Sequence[str]) -> None:
+  """Raises a `ValueError` if a file has other columns than a run writes."""
+  absent = [name for name in columns if name not in found]
+  others = [name for name in found if name not in columns]
+  if not absent and not others:
+    return
+  if absent:
+    what = f'no column {absent[0]}'
+  else:
+    what = f'a column {fields.shorten(others[0])} that this run does not write'
+  raise ValueError(
+    f'it has {what}; it was changed, or is of another run or version'
+  )
 
 
 def _check_unique(rows: Sequence[Row]) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import re
+from typing import Any
 
 # Why a file cannot be written.
 _REASONS = {
@@ -42,13 +43,15 @@ def describe(error: OSError) -> str:
   words = _message(error)
   if error.strerror is None or error.filename is None:
     return words
-  name = error.filename
-  if isinstance(name, bytes):
-    name = name.decode(errors='replace')
-  name = str(name)
-  if len(name) > _MAX_NAME:
-    name = f'{name[:_MAX_NAME]}...'
-  return f'{name}: {words}'
+  return f'{cut_name(error.filename)}: {words}'
+
+
+def cut_name(path: Any) -> str:
+  """Returns a path for a message, cut if it is long."""
+  if isinstance(path, bytes):
+    path = path.decode(errors='replace')
+  name = str(path)
+  return name if len(name) <= _MAX_NAME else f'{name[:_MAX_NAME]}...'
 
 
 def why_not_written(error: OSError) -> str:

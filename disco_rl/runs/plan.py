@@ -141,6 +141,30 @@ class Plan(abc.ABC):
   ) -> None:
     """Removes results that were written after the checkpoint."""
 
+  def shown_checkpoint(self, folder: run_folder.RunFolder) -> int:
+    """Returns the step of a checkpoint that other files than rows show.
+
+    Args:
+      folder: folder of a run without a checkpoint.
+
+    Returns:
+      The step of a checkpoint that must have existed; 0 for none.
+    """
+    del folder
+    return 0
+
+  def missing_results(
+    self, folder: run_folder.RunFolder, done: int
+  ) -> list[str]:
+    """Returns notes on results of a run, besides its rows, that are missing.
+
+    Args:
+      folder: folder of the run.
+      done: steps done in its checkpoint.
+    """
+    del folder, done
+    return []
+
   def check_built(  # noqa: B027
     self, folder: run_folder.RunFolder, trainable: Any
   ) -> None:
@@ -260,7 +284,7 @@ class Plan(abc.ABC):
       else:
         state = trainable.init()
       done = trainable.done(state)
-      rows = metrics.read_csv(folder.metrics_path)
+      rows = metrics.read_csv(folder.metrics_path, trainable.columns())
       note = resuming.check(
         folder,
         rows,
@@ -271,9 +295,10 @@ class Plan(abc.ABC):
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
           seeds=self._seeds(),
-          columns=trainable.columns(),
         ),
+        shown=0 if has_state else self.shown_checkpoint(folder),
       )
+      notes = [note] * bool(note) + self.missing_results(folder, done)
       if done > self.settings.steps:
         raise ValueError(
           f'{folder.path} is at {self.unit} {done} already, beyond the '
@@ -286,8 +311,9 @@ class Plan(abc.ABC):
       self.resumed(folder, done)
       run = self._run(trainable, state, rows, folder, show_progress, opened)
       run.opened.callback(folder.close)
-      is_empty = done and self._leaves_out_replay()
-      run.note = '; '.join([note] * bool(note) + [_NO_REPLAY] * bool(is_empty))
+      if done and self._leaves_out_replay():
+        notes.append(_NO_REPLAY)
+      run.note = '; '.join(notes)
       return run
 
   def _seeds(self) -> Sequence[int] | None:

@@ -58,12 +58,10 @@ def open_file(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
   except ValueError:  # A null character.
     raise UnreadableFileError('its name is not valid') from None
   status = os.fstat(number)
-  if not stat.S_ISREG(status.st_mode):
+  kind = _other_kind(status.st_mode)
+  if kind is not None:
     os.close(number)
-    kinds = (k for is_kind, k in _KINDS.items() if is_kind(status.st_mode))
-    raise UnreadableFileError(
-      f'it is {next(kinds, "something else")}, not a file'
-    )
+    raise UnreadableFileError(f'it is {kind}, not a file')
   with os.fdopen(number, 'rb') as file:
     yield file, status.st_size
 
@@ -148,6 +146,29 @@ def _children(node: Any) -> list[Any]:
   if isinstance(node, dict):
     return list(node.values())
   return node if isinstance(node, list) else []
+
+
+def other_kind(path: str | os.PathLike[str]) -> str | None:
+  """Returns words for what exists at a path and is not an ordinary file.
+
+  Args:
+    path: the path, or a link to it.
+
+  Returns:
+    E.g. `'a folder'`; None for an ordinary file, and if nothing is there.
+  """
+  try:
+    mode = os.stat(path).st_mode
+  except OSError:
+    return 'a broken symbolic link' if os.path.islink(path) else None
+  return _other_kind(mode)
+
+
+def _other_kind(mode: int) -> str | None:
+  if stat.S_ISREG(mode):
+    return None
+  kinds = (words for is_kind, words in _KINDS.items() if is_kind(mode))
+  return next(kinds, 'something else')
 
 
 def is_file(path: str | os.PathLike[str]) -> bool:

@@ -16,11 +16,8 @@ computed again, and rows up to it must be consistent with it:
 
 from collections.abc import Sequence
 import dataclasses
-import pathlib
 
-from disco_rl import fields
 from disco_rl.runs import metrics
-from disco_rl.runs import reading
 from disco_rl.runs import run_folder
 
 
@@ -34,7 +31,6 @@ class Periods:
     chunk_size: largest number of steps between two rows.
     checkpoint_every: steps between two checkpoints, made at its multiples.
     seeds: the seeds of its rows; None for any.
-    columns: the columns of its rows, in any order; None for any.
   """
 
   unit: str
@@ -42,7 +38,6 @@ class Periods:
   chunk_size: int
   checkpoint_every: int
   seeds: Sequence[int] | None = None
-  columns: Sequence[str] | None = None
 
 
 def check(
@@ -50,6 +45,7 @@ def check(
   rows: Sequence[metrics.Row],
   done: int | None,
   periods: Periods,
+  shown: int = 0,
 ) -> str:
   """Checks that a state and the rows of metrics belong to the same run.
 
@@ -58,6 +54,8 @@ def check(
     rows: all its rows of metrics.
     done: steps done in the state; None if there is no state.
     periods: periods of rows and checkpoints.
+    shown: the step of a checkpoint that must have existed according to other
+      files; 0 for none.
 
   Returns:
     A note for the user, in one sentence; empty if there is nothing to report.
@@ -71,12 +69,10 @@ def check(
       f'{folder.metrics_path} has rows of the seed {min(others)}, which is not '
       'in this run: the file was changed, or is of another run'
     )
-  if rows and periods.columns is not None:
-    check_columns(folder.metrics_path, rows[0], periods.columns)
   ends = sorted({int(row['iteration']) for row in rows})
   due = _last_due(ends, periods.checkpoint_every)
   if done is None:
-    return _check_without_state(folder, ends, due, periods)
+    return _check_without_state(folder, ends, max(due, shown), periods)
   where, unit = folder.state_path, periods.unit
   if not 0 <= done <= periods.total:
     raise run_folder.RunFolderError(
@@ -103,32 +99,6 @@ def check(
   return (
     f'{folder.metrics_path} lacks rows before {unit} {missing}; they were '
     'removed, and are not computed again'
-  )
-
-
-def check_columns(
-  path: pathlib.Path, row: metrics.Row, columns: Sequence[str]
-) -> None:
-  """Raises an error if a table has other columns than a run writes.
-
-  Args:
-    path: path of the table.
-    row: one of its rows.
-    columns: the columns that the run writes, in any order.
-
-  Raises:
-    UnreadableFileError: if it has others.
-  """
-  absent = [name for name in columns if name not in row]
-  others = [name for name in row if name not in columns]
-  if not absent and not others:
-    return
-  if absent:
-    found = f'no column {absent[0]}'
-  else:
-    found = f'a column {fields.shorten(others[0])} that this run does not write'
-  raise reading.UnreadableFileError(
-    f'{path} has {found}: the file was changed, or is of another run or version'
   )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
+import json
 from typing import Any
 
 from disco_rl.runs import interrupts
@@ -98,7 +99,7 @@ def check_same_settings(
   """
   before, after = _flatten(recorded), _flatten(now)
   updates = 'agent.optimizer.total_updates'
-  if updates in before and before[updates] != after.get(updates):
+  if updates in before and not _same(before[updates], after.get(updates)):
     raise ValueError(
       'the learning-rate schedule of this run ends with its last step, so it '
       'cannot be resumed for another number of steps; to allow that, set '
@@ -107,7 +108,7 @@ def check_same_settings(
   changed = [
     f'{name} was {before.get(name)!r}, is {after.get(name)!r}'
     for name in sorted(before.keys() | after.keys())
-    if before.get(name) != after.get(name) and name != 'steps'
+    if not _same(before.get(name), after.get(name)) and name != 'steps'
   ]
   if changed:
     raise ValueError(
@@ -115,6 +116,11 @@ def check_same_settings(
       'version, or config.json was edited since): '
       f'{"; ".join(changed[:5])}'
     )
+
+
+def _same(old: Any, new: Any) -> bool:
+  """Returns whether two plain values are equal; NaN is equal to NaN."""
+  return old == new or json.dumps(old) == json.dumps(new)
 
 
 def _flatten(tree: Any, path: str = '') -> dict[str, Any]:

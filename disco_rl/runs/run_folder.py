@@ -27,40 +27,10 @@ from disco_rl import fields
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
+from disco_rl.runs import run_files
 
 # Version of `config.json` and of the files of a run; others cannot be opened.
 FORMAT = 3
-
-RULE_FILE = 'rule.npz'
-BEST_RULE_FILE = 'best_rule.npz'
-
-# All files that a run may write; the state is removed last.
-_FILES = (
-  'metrics.csv',
-  'evaluations_*.csv',
-  'baseline_*.csv',
-  'curve.png',
-  'evaluations.png',
-  'returns.png',
-  'rewards.png',
-  'training.png',
-  'params_*.npz',
-  BEST_RULE_FILE,
-  RULE_FILE,
-  'config.json',
-  'state.npz',
-)
-
-
-# Files that are only written after a checkpoint.
-_AFTER_CHECKPOINT = (
-  *('curve.png', 'returns.png', 'rewards.png', 'training.png'),
-  'params_*.npz',
-)
-
-# Locked by the process that writes to the folder; the system unlocks it when
-# that process ends, even if it is killed.
-_LOCK = '.lock'
 
 
 class RunFolderError(ValueError):
@@ -75,11 +45,18 @@ class RunFolder:
     config: contents of `config.json`.
   """
 
-  def __init__(self, path: pathlib.Path, config: dict[str, Any], lock: Any):
+  def __init__(
+    self,
+    path: pathlib.Path,
+    config: dict[str, Any],
+    lock: Any,
+    made: Sequence[pathlib.Path] = (),
+  ):
     """Initialises the folder; see `create`, `reopen` and `view`."""
     self.path = path
     self.config = config
     self._lock = lock
+    self._made = made
 
   @classmethod
   def create(
@@ -101,17 +78,8 @@ class RunFolder:
     Returns:
       The folder.
     """
-    path = pathlib.Path(path)
-    is_new = numbered or not path.exists()
-    if numbered:
-      path = _make_numbered(path)
-    if path.exists() and not path.is_dir():
-      raise RunFolderError(f'{path} is a file, not a folder')
-    if not overwrite:
-      _check_empty(path)
-    with files.storing(path):
-      path.mkdir(parents=True, exist_ok=True)
-    folder = cls(path, config, _lock(path))
+    path, made = _make(pathlib.Path(path), overwrite, numbered)
+    folder = cls(path, config, _lock(path), made)
     try:
       if not overwrite:
         # Another process may have made a run here before the lock was taken.
@@ -120,7 +88,7 @@ class RunFolder:
         folder._remove_run()
       folder.write_config(config)
     except BaseException:
-      if is_new:  # A run that could not start leaves nothing behind.
+      if made:  # A run that could not start leaves nothing behind.
         folder._remove_empty()
       folder.close()
       raise
@@ -138,6 +106,7 @@ class RunFolder:
     """
     path = pathlib.Path(path)
     config = read_config(path)
+    run_files.check(path)
     folder = cls(path, config, _lock(path))
     files.remove_parts(path)  # Left by a process killed while writing.
     return folder
@@ -170,7 +139,7 @@ class RunFolder:
     if self._lock is None:
       return
     try:
-      found = os.stat(self.path / _LOCK)
+      found = os.stat(self.path / run_files.LOCK)
     except OSError as error:
       if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE):
         return  # If the folder cannot be used, writing reports why.
@@ -183,7 +152,7 @@ class RunFolder:
     )
 
   def discard(self) -> None:
-    """Removes a run that could not start, and its folder if that is empty."""
+    """Removes a run that could not start, and folders that were made for it."""
     with contextlib.suppress(OSError):
       self._remove_run()
     self._remove_empty()
@@ -201,12 +170,12 @@ class RunFolder:
   @property
   def rule_path(self) -> pathlib.Path:
     """The path of the rule."""
-    return self.path / RULE_FILE
+    return self.path / run_files.RULE_FILE
 
   @property
   def best_rule_path(self) -> pathlib.Path:
     """The path of the rule with the best evaluation."""
-    return self.path / BEST_RULE_FILE
+    return self.path / run_files.BEST_RULE_FILE
 
   @property
   def curve_path(self) -> pathlib.Path:
@@ -220,14 +189,12 @@ class RunFolder:
   def remove_params(self) -> None:
     """Removes the final parameters of all agents."""
     with files.storing(self.path):
-      for path in self.path.glob('params_*.npz'):
+      for path in run_files.find(self.path, ('params_*.npz',)):
         path.unlink(missing_ok=True)
 
   def shows_checkpoint(self) -> bool:
     """Returns whether files show that there was a checkpoint."""
-    return any(
-      next(self.path.glob(pattern), None) for pattern in _AFTER_CHECKPOINT
-    )
+    return bool(run_files.find(self.path, run_files.AFTER_CHECKPOINT))
 
   def write_config(self, config: dict[str, Any]) -> None:
     """Replaces `config.json`."""
@@ -253,27 +220,22 @@ class RunFolder:
       The remaining rows.
     """
     kept = [row for row in rows if row['iteration'] <= last_iteration]
-    if path.exists():
+    content = metrics.to_csv(kept).encode()
+    if path.exists() and path.read_bytes() != content:
       with files.atomic_writer(path) as file:
-        file.write(metrics.to_csv(kept).encode())
+        file.write(content)
     return kept
 
   def _remove_empty(self) -> None:
-    """Removes the lock, and the folder if nothing else is in it."""
+    """Removes the lock, and folders that were made if nothing is in them."""
     with contextlib.suppress(OSError):
-      (self.path / _LOCK).unlink()
-      self.path.rmdir()
+      (self.path / run_files.LOCK).unlink()
+    _remove_folders(self._made)
 
   def _remove_run(self) -> None:
     """Removes the files of a run, the state last, and no other files."""
-    for pattern in _FILES:
-      for path in self.path.glob(pattern):
-        path.unlink(missing_ok=True)
-
-
-def as_file_name(name: str) -> str:
-  """Converts a name, e.g. of an environment, to a valid file name."""
-  return name.replace(':', '_').replace('/', '_')
+    for path in run_files.find(self.path):
+      path.unlink(missing_ok=True)
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
@@ -320,36 +282,71 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _check_empty(path: pathlib.Path) -> None:
   """Raises a `RunFolderError` if a folder has files of a run."""
   check_free(path)
-  for pattern in _FILES:
-    for found in path.glob(pattern):
-      raise RunFolderError(
-        f'{path} holds {found.name}, a file of a run: choose another folder, '
-        'or remove such files (in the command: --overwrite)'
-      )
+  for found in run_files.find(path):
+    raise RunFolderError(
+      f'{path} holds {found.name}, a file of a run: choose another folder, '
+      'or remove such files (in the command: --overwrite)'
+    )
+
+
+def _make(
+  path: pathlib.Path, overwrite: bool, numbered: bool
+) -> tuple[pathlib.Path, list[pathlib.Path]]:
+  """Makes the folder of a new run; see `RunFolder.create`.
+
+  Returns:
+    Its path, and the folders that did not exist before, innermost first.
+  """
+  with files.storing(path):
+    made = [
+      folder for folder in (path, *path.parents) if not os.path.lexists(folder)
+    ]
+    if not numbered:
+      if path.exists() and not path.is_dir():
+        raise RunFolderError(f'{path} is a file, not a folder')
+      if not overwrite:
+        _check_empty(path)
+      run_files.check(path)
+  try:
+    with files.storing(path):
+      if not numbered:
+        path.mkdir(parents=True, exist_ok=True)
+        return path, made
+      free = _make_numbered(path)
+      # Another process may have made `path` since.
+      return free, [free, *(folder for folder in made if folder != path)]
+  except BaseException:
+    _remove_folders(made)
+    raise
 
 
 def _make_numbered(path: pathlib.Path) -> pathlib.Path:
   """Makes a new folder, with a number appended if the path exists already."""
-  with files.storing(path.parent):
-    path.parent.mkdir(parents=True, exist_ok=True)
   free, number = path, 1
-  with files.storing(path):
-    while True:
-      try:
-        # Fails if it exists, so that no two processes get the same one.
-        free.mkdir()
-      except FileExistsError:
-        number += 1
-        free = path.with_name(f'{path.name}-{number}')
-      else:
-        return free
+  while True:
+    try:
+      # Fails if it exists, so that no two processes get the same one.
+      free.mkdir(parents=True)
+    except FileExistsError:
+      number += 1
+      free = path.with_name(f'{path.name}-{number}')
+    else:
+      return free
+
+
+def _remove_folders(folders: Sequence[pathlib.Path]) -> None:
+  """Removes the folders among these that are empty."""
+  for folder in folders:
+    with contextlib.suppress(OSError):
+      folder.rmdir()
 
 
 def _lock(path: pathlib.Path) -> Any:
   """Locks a folder until the result is closed, or this process ends."""
   flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-  with files.storing(path):
-    file = os.fdopen(os.open(path / _LOCK, flags, 0o666), 'r+b', buffering=0)
+  lock = path / run_files.LOCK
+  with files.storing(lock):
+    file = os.fdopen(os.open(lock, flags, 0o666), 'r+b', buffering=0)
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except BlockingIOError:

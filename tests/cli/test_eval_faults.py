@@ -3,11 +3,9 @@
 import os
 import signal
 
-import numpy as np
 import pytest
 
 from disco_rl.cli import main
-from disco_rl.runs import files
 from disco_rl.runs import metrics
 from tests.support import runs
 
@@ -61,15 +59,34 @@ def test_a_dead_worker_ends_the_run_which_can_be_resumed(tmp_path, capsys):
   assert main.main(resume) == 0
 
 
-def test_a_learner_that_diverges_is_stopped_with_its_last_finite_state(
-  tmp_path, capsys
+@pytest.mark.parametrize('steps', [4, 40])
+def test_a_run_that_diverged_diverges_again_when_resumed(
+  tmp_path, capsys, steps
 ):
+  """Also in its first chunk, which may be its last: it is never finished."""
   out = tmp_path / 'x'
   huge = ('--set=agent.learning_rate=1e38', '--set=agent.max_abs_update=1e38')
-  assert runs.evaluate('--steps=40', f'--out={out}', *huge) == 1
+  assert runs.evaluate(f'--steps={steps}', f'--out={out}', *huge) == 1
   message = capsys.readouterr().err
   assert 'iteration 4, seed 0: ' in message and 'is not finite' in message
-  assert f'The last finite state is in {out}' in message
-  state = files.read_npz(out / 'state.npz')
-  assert all(np.isfinite(x).all() for x in state.values())
   assert len(metrics.read_csv(out / 'metrics.csv')) == 1
+  names = {path.name for path in out.iterdir()}
+  assert names == {'config.json', 'metrics.csv', '.lock'}
+  assert main.main(['eval', '--resume', str(out), '--quiet']) == 1
+  again = capsys.readouterr().err
+  assert 'stopped before its first checkpoint' in again
+  assert again.endswith(message)
+  assert names == {path.name for path in out.iterdir()}
+
+
+def test_a_run_that_diverges_keeps_its_checkpoint(tmp_path, capsys):
+  out = tmp_path / 'x'
+  huge = ('--set=agent.learning_rate=1e38', '--set=agent.max_abs_update=1e38')
+  late = '--set=batching.batch_size=16'  # The replay takes longer to fill.
+  assert runs.evaluate('--steps=16', f'--out={out}', late, *huge) == 1
+  message = capsys.readouterr().err
+  assert f'The checkpoint from before it is in {out}' in message
+  state = (out / 'state.npz').read_bytes()
+  assert main.main(['eval', '--resume', str(out), '--quiet']) == 1
+  assert capsys.readouterr().err == message
+  assert (out / 'state.npz').read_bytes() == state

@@ -1,7 +1,6 @@
 """`disco-rl meta-train`: what it writes, how it resumes, what it refuses."""
 
 import json
-import pathlib
 import signal
 
 import jax
@@ -23,6 +22,7 @@ from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import sinks
 from disco_rl.update_rules import registry as rule_registry
+from tests.support import documented_rule
 from tests.support import runs
 from tests.support import small
 from tests.support import small_meta
@@ -53,22 +53,11 @@ def _meta_train(*arguments):
   return main.main(['meta-train', *runs.changed(TINY, *arguments)])
 
 
-MODULE = """
-import pathlib, re
-text = pathlib.Path({document!r}).read_text(encoding='utf-8')
-blocks = re.findall(r'```python\\n(.*?)```', text, flags=re.DOTALL)
-exec(blocks[0]); exec(blocks[1])  # The rule of the how-to, registered.
-"""
-
-
 @pytest.fixture
 def own_rule(tmp_path, monkeypatch):
   """An option that registers the rule of the docs, which compiles quickly."""
-  document = pathlib.Path(__file__).parents[2] / 'docs' / 'your_own_rule.md'
-  name = f'module_of_{tmp_path.name}'  # Imported once in this process.
-  (tmp_path / f'{name}.py').write_text(MODULE.format(document=str(document)))
   monkeypatch.chdir(tmp_path)
-  return f'--use={name}'
+  return documented_rule.write(tmp_path)
 
 
 # Resuming is also tested in separate processes (test_eval.py) and for

@@ -17,7 +17,7 @@ from disco_rl.meta_training import rule_evaluation
 from disco_rl.runs import hooks
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
-from disco_rl.runs import run_folder
+from disco_rl.runs import run_files
 
 NAN = float('nan')
 
@@ -66,7 +66,7 @@ def _run(folder, evaluation, values, first=0):
   saved = []
 
   def save_rule(path, eta, **facts):
-    assert path == folder / run_folder.BEST_RULE_FILE
+    assert path == folder / run_files.BEST_RULE_FILE
     saved.append((eta, facts['step'], facts['score']))
 
   settings = config_dict.ConfigDict(

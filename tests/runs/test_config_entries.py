@@ -33,6 +33,11 @@ def test_whole_configs_are_accepted(config):
     (EVAL, 'num_devices', None, 'num_devices must be the number of devices'),
     (EVAL, 'num_devices', True, 'the number of devices, got True'),
     (EVAL, 'num_devices', '1', "the number of devices, got '1'"),
+    (EVAL, 'num_devices', 0, 'the number of devices, got 0'),
+    (
+      *(EVAL, 'rule_settings', {'update_rule': 5}),
+      "'update_rule' of rule_settings must be a group of settings, got 5",
+    ),
     (EVAL, 'rule', 3, 'rule must be the name of a rule, got 3'),
     (EVAL, 'is_by_name', 1, 'is_by_name must be true or false, got 1'),
     (EVAL, 'settings', [], 'settings must be a group of settings'),

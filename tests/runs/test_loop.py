@@ -115,7 +115,8 @@ def test_a_diverged_run_ends_with_its_last_finite_state():
   assert str(outcome.error) == 'too large'
   # Including the rows of the chunk that diverged.
   assert [row['iteration'] for row in rows] == [3, 3, 6, 6]
-  assert hook.told[-2:] == [('advanced', 5, True), 'closed']
+  # Hooks are not called, so that the run diverges again when it is resumed.
+  assert hook.told[-2:] == [('advanced', 3, False), 'closed']
 
 
 def test_a_run_that_is_done_already_does_nothing_more():

@@ -151,6 +151,31 @@ def test_damaged_tables_are_refused_with_the_line(tmp_path, content, message):
   assert str(path) in str(error.value) and len(str(error.value)) < 300
 
 
+@pytest.mark.parametrize(
+  ('content', 'message'),
+  [
+    ('iteration,seed,foo\n', 'it has no column loss; it was changed'),
+    ('iteration,seed\n1,0\n', 'it has no column loss'),
+    ('iteration,seed,loss,foo\n', "a column 'foo' that this run does not"),
+    ('zz', 'its first line does not name the columns'),
+    ('iteration,seed,loss' + 99 * 'x', 'does not name the columns'),
+  ],
+)
+def test_tables_with_other_columns_are_refused(tmp_path, content, message):
+  """Also without any rows."""
+  path = tmp_path / 'metrics.csv'
+  path.write_text(content)
+  with pytest.raises(ValueError, match=message):
+    metrics_lib.read_csv(path, ('seed', 'iteration', 'loss'))
+
+
+@pytest.mark.parametrize('content', ['', 'iter', 'iteration,seed,loss\n1,'])
+def test_a_writer_that_was_killed_at_the_start(tmp_path, content):
+  path = tmp_path / 'metrics.csv'
+  path.write_text(content)
+  assert metrics_lib.read_csv(path, ('iteration', 'seed', 'loss')) == []
+
+
 def test_rows_are_appended_in_the_order_of_the_file(tmp_path):
   path = tmp_path / 'metrics.csv'
   path.write_text('seed,iteration,loss\n0,1,2.5\n')

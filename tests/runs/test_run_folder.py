@@ -142,16 +142,55 @@ def test_the_lock_of_a_folder_harms_no_other_file(tmp_path):
   other.write_text('precious')
   path.mkdir()
   (path / '.lock').symlink_to(other)
-  with pytest.raises(files.StorageError):
+  with pytest.raises(ValueError, match=r'run/\.lock is a symbolic link'):
     run_folder.RunFolder.create(path, dict(format=run_folder.FORMAT))
   assert other.read_text() == 'precious'
 
 
-def test_nothing_is_left_of_a_run_that_is_discarded(tmp_path):
-  config = dict(format=run_folder.FORMAT)
-  with run_folder.RunFolder.create(tmp_path / 'x', config) as folder:
+@pytest.mark.parametrize('numbered', [False, True])
+def test_nothing_is_left_of_a_run_that_is_discarded(tmp_path, numbered):
+  out, config = tmp_path / 'runs' / 'x', dict(format=run_folder.FORMAT)
+  with run_folder.RunFolder.create(out, config, numbered=numbered) as folder:
     folder.discard()
   assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_the_user_is_not_discarded(tmp_path):
+  with run_folder.RunFolder.create(tmp_path / 'x', CONFIG):
+    pass
+  before = {path.name for path in (tmp_path / 'x').iterdir()}
+  assert before == {'config.json', '.lock'}
+  (tmp_path / 'y').mkdir()
+  with run_folder.RunFolder.create(tmp_path / 'y', CONFIG) as folder:
+    folder.discard()
+  assert list((tmp_path / 'y').iterdir()) == []
+
+
+@pytest.mark.parametrize('numbered', [False, True])
+def test_nothing_is_left_of_a_folder_that_cannot_be_made(tmp_path, numbered):
+  name = 500 * 'x'
+  with pytest.raises(files.StorageError, match=r'xxx\.\.\.: the name is too'):
+    run_folder.RunFolder.create(
+      tmp_path / 'runs' / name, CONFIG, numbered=numbered
+    )
+  assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize('name', ['curve.png', 'params_0.npz', '.lock'])
+def test_folders_in_place_of_files_are_named_before_a_change(tmp_path, name):
+  out = tmp_path / 'x'
+  run_folder.RunFolder.create(out, CONFIG).close()
+  (out / 'metrics.csv').write_text('x')
+  (out / name).unlink(missing_ok=True)
+  (out / name).mkdir()
+  before = {path.name for path in out.iterdir()}
+  for open_ in (
+    lambda: run_folder.RunFolder.create(out, CONFIG, overwrite=True),
+    lambda: run_folder.RunFolder.reopen(out),
+  ):
+    with pytest.raises(ValueError, match=f'x/{name} is a folder, but a run'):
+      open_()
+    assert before == {path.name for path in out.iterdir()}
 
 
 @pytest.mark.parametrize(

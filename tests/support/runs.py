@@ -103,3 +103,11 @@ def _setting(option):
 def evaluate(*arguments, rule='actor_critic'):
   options = ['eval', '--rule', rule, '--quiet', *changed(TINY, *arguments)]
   return main.main(options)
+
+
+def contents(folder):
+  """Returns the contents of a folder's files, and the names of its folders."""
+  return {
+    path.name: path.read_bytes() if path.is_file() else None
+    for path in folder.iterdir()
+  }
