@@ -19,6 +19,7 @@ among threads.
 """
 
 from collections.abc import Callable, Sequence
+import contextlib
 import os
 from typing import Any
 
@@ -263,7 +264,9 @@ def simulate_cpu_devices(number: int) -> None:
     or 'device_count' in os.environ.get('XLA_FLAGS', '')
   )
   if not is_chosen and 1 < number <= max(8, os.cpu_count() or 1):
-    jax.config.update('jax_num_cpu_devices', number)
+    # JAX has started already in programs that call a command as a function.
+    with contextlib.suppress(RuntimeError):
+      jax.config.update('jax_num_cpu_devices', number)
 
 
 def mean(tree: Any, axis: Any | None) -> Any:

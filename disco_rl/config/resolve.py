@@ -236,9 +236,7 @@ def meta_training(
       seed=request['seed'],
       num_agents=request['num_agents'],  # In each environment.
       devices=request['devices'],
-      # Rows of devices over which agents are sharded; None for as many as
-      # divide both agents and devices.
-      lane_shards=None,
+      lane_shards=None,  # Rows of devices; None for as many as divide agents.
       lanes_at_once=None,
       checkpoint_every=25,  # Meta-updates.
       checkpoint_replay=request['checkpoint_replay'],
