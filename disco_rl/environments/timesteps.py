@@ -1,5 +1,6 @@
 """Checks timesteps of environments, with errors that name the array."""
 
+from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Any
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import foreign
@@ -24,6 +26,8 @@ _NARROWER: dict[np.dtype, np.dtype] = {
 }
 _LARGEST_OBSERVATION = 2**30  # Bytes per stream.
 _MOST_ACTIONS = 2**20
+_LONGEST_TEXT = 100  # Characters of a value in a message.
+_INT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.float32)
 _STEP_TYPES = tuple(int(step_type) for step_type in dm_env.StepType)
 
 
@@ -99,15 +103,17 @@ def make_layout(
 
   Raises:
     InvalidEnvironmentError: if there are no specs, or one has no shape or
-      dtype, is not numeric, is empty, or is larger than 1 GiB.
+      dtype, is not numeric, is empty, or is larger than 1 GiB; or if keys
+      cannot be sorted.
   """
+  _check_keys(environment, spec)
   shapes, dtypes = [], []
   for path, leaf in jax.tree_util.tree_leaves_with_path(spec):
     name = f'{environment}: observation spec{jax.tree_util.keystr(path)}'
     try:
       shape = tuple(int(size) for size in leaf.shape)
       dtype = _narrow(np.dtype(leaf.dtype))
-    except (AttributeError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError, OverflowError):
       raise foreign.InvalidEnvironmentError(
         f'{name} must have a shape and a dtype, got {_cut(leaf)}'
       ) from None
@@ -169,10 +175,12 @@ def check(
     method: `reset` or `step`, for messages.
 
   Returns:
-    The timestep, with the reward in float32 and the step type in int32.
+    The timestep, with the observation in the dtypes of the layout, the reward
+    in float32 and the step type in int32. Arrays that have them are the same.
 
   Raises:
-    InvalidEnvironmentError: if it has another layout.
+    InvalidEnvironmentError: if it has another layout, or an integer that the
+      dtype cannot hold.
   """
   name = f'{layout.environment}: {method} returned'
   try:
@@ -183,7 +191,7 @@ def check(
       f'{name} {_cut(timestep)} as its timestep; a '
       'disco_rl.types.EnvironmentTimestep is needed'
     ) from None
-  leaves = jax.tree.leaves(observation)
+  leaves, structure = jax.tree.flatten(observation)
   is_same = len(leaves) == len(layout.shapes) and all(
     np.shape(leaf) == shape and _narrow(_dtype(leaf)) == dtype
     for leaf, shape, dtype in zip(
@@ -205,14 +213,21 @@ def check(
       f'{name} a reward {_show(reward)}; numbers of the shape {batch} are '
       'needed'
     )
-  if _dtype(step_type) == np.int32 and _dtype(reward) == np.float32:
+  # Cast here, so that the values that are checked are those that are learned
+  # from: a number of 64 bits may be infinite in 32.
+  arrays = [*leaves, step_type, reward]
+  wanted = (*layout.dtypes, _INT32, _FLOAT32)
+  if all(_dtype(x) == dtype for x, dtype in zip(arrays, wanted, strict=True)):
     return timestep
-  with np.errstate(over='ignore'):  # `check_values` reports infinity.
-    return types.EnvironmentTimestep(
-      observation=observation,
-      step_type=_cast(step_type, np.int32),
-      reward=_cast(reward, np.float32),
-    )
+  cast = [
+    _cast(array, dtype, i, observation, name)
+    for i, (array, dtype) in enumerate(zip(arrays, wanted, strict=True))
+  ]
+  return types.EnvironmentTimestep(
+    observation=structure.unflatten(cast[:-2]),
+    step_type=cast[-2],
+    reward=cast[-1],
+  )
 
 
 def check_values(
@@ -266,11 +281,7 @@ def check_finite(
 
 def names(timestep: Any) -> list[str]:
   """Returns the names of the observation's arrays and of the reward."""
-  paths = jax.tree_util.tree_leaves_with_path(timestep.observation)
-  return [
-    *(f'observation{jax.tree_util.keystr(path)}' for path, _ in paths),
-    'reward',
-  ]
+  return [*_observation_names(timestep.observation), 'reward']
 
 
 def is_float(array: Any) -> bool:
@@ -345,10 +356,61 @@ def _is_real(dtype: Any) -> bool:
   return bool(is_number or jnp.issubdtype(dtype, np.floating))
 
 
-def _cast(array: Any, dtype: Any) -> types.Array:
-  if isinstance(array, jax.Array):
-    return array.astype(dtype)
-  return np.asarray(array, dtype)
+def _cast(
+  array: Any, dtype: np.dtype, index: int, observation: Any, name: str
+) -> types.Array:
+  """Casts an array, and refuses integers that change, except while tracing.
+
+  Args:
+    array: [B, ...].
+    dtype: the dtype to cast it to.
+    index: its index in the observation's arrays, the step type and the reward.
+    observation: the observation, for messages.
+    name: beginning of messages.
+
+  Returns:
+    The array; the same if it has the dtype.
+  """
+  own = _dtype(array)
+  if own == dtype:
+    return array
+  may_change = dtype.kind in 'iu' and not np.can_cast(own, dtype)
+  if may_change and not isinstance(array, jax.core.Tracer):
+    values, range_ = np.asarray(array), np.iinfo(dtype)
+    if values.min() < range_.min or values.max() > range_.max:
+      is_outside = (values < range_.min) | (values > range_.max)
+      first = tuple(np.argwhere(is_outside)[0])
+      array_name = [*_observation_names(observation), 'step_type'][index]
+      raise foreign.InvalidEnvironmentError(
+        f'{name} {values[first]} in the {array_name} of stream {first[0]}; '
+        f'integers are stored as {dtype}, between {range_.min} and '
+        f'{range_.max}'
+      )
+  with np.errstate(over='ignore', invalid='ignore'):  # See `check_finite`.
+    if isinstance(array, jax.Array):
+      return array.astype(dtype)
+    return np.asarray(array, dtype)
+
+
+def _observation_names(observation: Any) -> list[str]:
+  paths = jax.tree_util.tree_leaves_with_path(observation)
+  return [f'observation{jax.tree_util.keystr(path)}' for path, _ in paths]
+
+
+def _check_keys(environment: str, spec: Any) -> None:
+  """Raises an error if a group of specs has keys that cannot be sorted."""
+  if isinstance(spec, Mapping):
+    try:
+      sorted(spec)
+    except TypeError:
+      keys = [key for key in spec if not isinstance(key, str)]
+      raise foreign.InvalidEnvironmentError(
+        f'{environment}: the observation spec has the keys {_cut(keys)}, which '
+        'are no strings'
+      ) from None
+  if isinstance(spec, Mapping | list | tuple):
+    for part in spec.values() if isinstance(spec, Mapping) else spec:
+      _check_keys(environment, part)
 
 
 def _show(array: Any) -> str:
@@ -356,6 +418,4 @@ def _show(array: Any) -> str:
 
 
 def _cut(value: Any) -> str:
-  """Returns the `repr` of a value, cut off after 100 characters."""
-  text = f'{value!r}' if value is not None else 'None'
-  return text if len(text) <= 100 else f'{text[:100]}...'
+  return fields.shorten(value, _LONGEST_TEXT)

@@ -249,6 +249,12 @@ def test_factories_of_something_else(module):
       )
 
 
+def _with_batch_size(batch_size):
+  env = broken.BrokenBatch(2)
+  env.batch_size = batch_size
+  return env
+
+
 @pytest.mark.parametrize(
   ('made', 'message'),
   [
@@ -256,6 +262,7 @@ def test_factories_of_something_else(module):
     (broken.BrokenBatch, 'made the class BrokenBatch, which is not an'),
     (broken.BrokenGym(), 'made an object of the type BrokenGym'),
     (broken.BrokenBatch(3), 'made 3 streams instead of 2'),
+    (_with_batch_size(np.ones(2)), r'made .*batch_size array\(.*whole number'),
   ],
 )
 def test_what_a_function_makes_is_checked(monkeypatch, made, message):
