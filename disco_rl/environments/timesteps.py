@@ -208,7 +208,7 @@ def check(
       f'{name} a step_type {_show(step_type)}; integers of the shape {batch} '
       'are needed'
     )
-  if np.shape(reward) != batch or not _is_real(_dtype(reward)):
+  if np.shape(reward) != batch or not is_real(_dtype(reward)):
     raise foreign.InvalidEnvironmentError(
       f'{name} a reward {_show(reward)}; numbers of the shape {batch} are '
       'needed'
@@ -289,6 +289,12 @@ def is_float(array: Any) -> bool:
   return bool(jnp.issubdtype(_dtype(array), np.floating))
 
 
+def is_real(dtype: Any) -> bool:
+  """Returns whether a dtype has booleans, integers or real numbers."""
+  is_number = jnp.issubdtype(dtype, np.integer) or dtype == np.bool_
+  return bool(is_number or jnp.issubdtype(dtype, np.floating))
+
+
 def check_same(new: Any, old: Any, name: str, old_name: str) -> None:
   """Checks that two trees have the same structure, shapes and dtypes.
 
@@ -349,11 +355,6 @@ def _dtype(array: Any) -> Any:
 
 def _narrow(dtype: Any) -> Any:
   return _NARROWER.get(dtype, dtype)
-
-
-def _is_real(dtype: Any) -> bool:
-  is_number = jnp.issubdtype(dtype, np.integer) or dtype == np.bool_
-  return bool(is_number or jnp.issubdtype(dtype, np.floating))
 
 
 def _cast(

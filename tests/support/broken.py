@@ -127,6 +127,8 @@ class BrokenJax:
 
   def __init__(self, trouble: str = '', at: int = 1):
     self._trouble, self._at = trouble, at
+    if trouble == 'num_actions':
+      self.num_actions = 2.5
 
   def initial_state(self, rng):
     if self._trouble == 'reset':
@@ -152,6 +154,8 @@ class BrokenJax:
   def reward(self, state):
     if self._trouble == 'rewards':
       return jnp.zeros(3)
+    if self._trouble == 'complex_reward':
+      return 1j * state['clock']
     return self._broken('nan_reward', state, 1.0)
 
   def render(self, state):
