@@ -224,7 +224,7 @@ def check(
     for i, (array, dtype) in enumerate(zip(arrays, wanted, strict=True))
   ]
   return types.EnvironmentTimestep(
-    observation=structure.unflatten(cast[:-2]),
+    observation=jax.tree.unflatten(structure, cast[:-2]),
     step_type=cast[-2],
     reward=cast[-1],
   )
@@ -245,7 +245,7 @@ def check_values(
     NonFiniteError: if a reward or an observation is non-finite.
   """
   step_type = np.asarray(timestep.step_type)
-  if step_type.min() < _STEP_TYPES[0] or step_type.max() > _STEP_TYPES[-1]:
+  if not is_step_type(step_type).all():
     raise foreign.InvalidEnvironmentError(
       f'{layout.environment}: {method} returned a step_type of '
       f'{step_type.tolist()[:8]}; only {_STEP_TYPES} (FIRST, MID, LAST) exist'
@@ -282,6 +282,31 @@ def check_finite(
 def names(timestep: Any) -> list[str]:
   """Returns the names of the observation's arrays and of the reward."""
   return [*_observation_names(timestep.observation), 'reward']
+
+
+def is_step_type(values: types.Array) -> Any:
+  """Returns which integers are step types of dm_env."""
+  return (values >= _STEP_TYPES[0]) & (values <= _STEP_TYPES[-1])
+
+
+def unknown_step_type(
+  environment: str, stream: int, place: str
+) -> foreign.InvalidEnvironmentError:
+  """Makes the error for an unknown step type from an environment in JAX.
+
+  Args:
+    environment: its name.
+    stream: index of the stream in the batch.
+    place: when it was returned.
+
+  Returns:
+    The error.
+  """
+  return foreign.InvalidEnvironmentError(
+    f'{environment} returned an unknown step_type in stream {stream} '
+    f'({place}); only {_STEP_TYPES} (FIRST, MID, LAST) exist. It was not '
+    'saved: an earlier checkpoint is unchanged'
+  )
 
 
 def is_float(array: Any) -> bool:
