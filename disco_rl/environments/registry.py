@@ -298,11 +298,9 @@ def get_environment(
 
 def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
   """Makes the default settings of an entry, as a copy that may be changed."""
-  with foreign.boundary(
-    f'cannot make the settings of {name}', passes=ValueError
-  ):
+  with foreign.boundary(f'cannot make the settings of {name}', ValueError):
     config = entry.get_config()
-    _check_keys(name, config)
+    fields.check_names(f'the settings of {name}', config)
     if isinstance(config, Mapping):
       return config_dict.ConfigDict(dict(config))
     if isinstance(config, config_dict.ConfigDict):
@@ -312,19 +310,6 @@ def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
     f'the settings of {name} must be a ConfigDict or a mapping, but its '
     f'get_config returned {type(config).__name__}'
   )
-
-
-def _check_keys(name: str, config: Any) -> None:
-  """Raises an error if a key of the settings, or of a group, is no string."""
-  if not isinstance(config, Mapping | config_dict.ConfigDict):
-    return
-  for key in config:
-    if not isinstance(key, str):
-      raise foreign.InvalidEnvironmentError(
-        f'the names of the settings of {name} must be strings, but its '
-        f'get_config returned the name {fields.shorten(key)}'
-      )
-    _check_keys(name, config[key])
 
 
 def _make_fields(name: str, entry: Entry) -> Mapping[str, fields.Field]:

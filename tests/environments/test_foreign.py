@@ -285,7 +285,7 @@ def test_settings_of_an_environment_of_ones_own(monkeypatch):
     registry.default_settings('mine')
   for config in ({1: 2}, dict(group={1: 2}), config_dict.ConfigDict({1: 2})):
     registry.register_environment('mine', dict, lambda config=config: config)
-    with pytest.raises(ValueError, match=r'of mine must be strings, .*name 1'):
+    with pytest.raises(ValueError, match='of mine must have strings as their'):
       registry.default_settings('mine')
   registry.register_environment('mine', broken.BrokenJax, lambda: 1 / 0)
   with pytest.raises(

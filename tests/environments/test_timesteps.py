@@ -8,6 +8,7 @@ import pytest
 
 from disco_rl import types
 from disco_rl.environments import foreign
+from disco_rl.environments import layouts
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from tests.support import broken
@@ -78,7 +79,7 @@ def test_every_array_has_the_dtype_that_is_learned_from():
 
 def test_timesteps_of_32_bits_are_not_copied():
   env = broken.BrokenBatch(2)
-  layout = timesteps.make_layout('x', 2, env.single_observation_spec())
+  layout = layouts.make_layout('x', 2, env.single_observation_spec())
   _, timestep = env.reset(None)
   assert timesteps.check(timestep, layout, 'reset') is timestep
   wide = timestep.replace(reward=np.zeros(2))
@@ -87,7 +88,7 @@ def test_timesteps_of_32_bits_are_not_copied():
 
 
 def test_integers_are_cast_while_tracing():
-  layout = timesteps.make_layout('x', 2, types.ArraySpec((), np.float32))
+  layout = layouts.make_layout('x', 2, types.ArraySpec((), np.float32))
 
   @jax.jit
   def check(step_type):

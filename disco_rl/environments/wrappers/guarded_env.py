@@ -13,6 +13,7 @@ from disco_rl import fields
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import foreign
+from disco_rl.environments import layouts
 from disco_rl.environments import timesteps
 
 # Attributes that every environment has.
@@ -52,10 +53,10 @@ class GuardedEnvironment(base.Environment):
       self._action_spec = env.single_action_spec()
       # Specs may be objects whose attributes fail.
       self.is_jittable = bool(env.is_jittable)
-      self._layout = timesteps.make_layout(
+      self._layout = layouts.make_layout(
         name, env.batch_size, self._observation_spec
       )
-      timesteps.check_action_spec(name, self._action_spec)
+      layouts.check_action_spec(name, self._action_spec)
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of one stream's observation."""
