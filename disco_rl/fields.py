@@ -14,6 +14,7 @@ import math
 import os
 from typing import Any
 
+from ml_collections import config_dict
 import numpy as np
 
 # Limit on seeds, agents and devices.
@@ -185,6 +186,24 @@ def check_plain(path: str, value: Any, depth: int = 0) -> None:
       problem = f'a number of at most {MAX_FLOAT:g}'
   if problem:
     raise ValueError(f'{path} must be {problem}, got {shorten(value)}')
+
+
+def check_names(path: str, settings: Any) -> None:
+  """Raises a `ValueError` if the name of a setting is no string.
+
+  Args:
+    path: full name of the group, for the message.
+    settings: a ConfigDict or a mapping, perhaps with groups in it. Other
+      objects are not checked.
+  """
+  if not isinstance(settings, Mapping | config_dict.ConfigDict):
+    return
+  for name in settings:
+    if not isinstance(name, str):
+      raise ValueError(
+        f'{path} must have strings as their names, got {shorten(name)}'
+      )
+    check_names(path, settings[name])
 
 
 def check_path(name: str, value: Any) -> None:

@@ -69,10 +69,13 @@ def check_name(name: str, kind: str, taken: Container[str]) -> None:
     kind: what is registered, for the message, e.g. `'rule'`.
     taken: names that cannot be replaced.
   """
-  if not isinstance(name, str) or not name or name in taken or ':' in name:
+  is_text = isinstance(name, str) and name and name.isprintable()
+  if not is_text or name in taken or ':' in name:
+    article = 'an' if kind[0] in 'aeiou' else 'a'
     raise ValueError(
-      f'a {kind} cannot be registered as {name!r}: the name is used by the '
-      "library, or is not a string, or is empty, or contains a ':'"
+      f'{article} {kind} cannot be registered as {fields.shorten(name)}: the '
+      'name is used by the library, or is not a string, or is empty, or '
+      "contains a ':' or a character that cannot be printed"
     )
 
 

@@ -8,6 +8,7 @@ one sentence with the type and message of the error, and the file and line that
 it comes from. The original error is its cause.
 """
 
+from collections.abc import Sequence
 import pathlib
 import signal
 import sysconfig
@@ -84,31 +85,59 @@ class boundary:  # noqa: N801, since it is used like a function.
 def describe(error: BaseException) -> str:
   """Returns type, message, file and line of an error, in one line."""
   try:
-    message = ' '.join(str(error).split())
-    # Nothing that a terminal would obey.
-    message = ''.join(c if c.isprintable() else '?' for c in message)
+    message = one_line(str(error))
   except Exception:  # The error's `__str__` may fail.
     message = ''
-  if len(message) > _LONGEST_MESSAGE:
-    message = f'{message[:_LONGEST_MESSAGE]}...'
   kind = type(error).__name__
   text = f'{kind}: {message}' if message else kind
-  place = _place(error)
-  return f'{text} ({place[0]}, line {place[1]})' if place else text
+  return with_place(text, _frames(error))
 
 
-def _place(error: BaseException) -> tuple[str, int] | None:
-  """Returns file and line of the innermost foreign frame, if there is one."""
-  if isinstance(error, SyntaxError) and error.filename:
-    return error.filename, error.lineno or 0
+def one_line(message: str) -> str:
+  """Returns a message in one line that can be printed, cut off if it is long.
+
+  Args:
+    message: any text.
+
+  Returns:
+    At most 300 characters, and `...` if there were more.
+  """
+  message = ' '.join(message.split())
+  # Nothing that a terminal would obey.
+  message = ''.join(c if c.isprintable() else '?' for c in message)
+  if len(message) > _LONGEST_MESSAGE:
+    message = f'{message[:_LONGEST_MESSAGE]}...'
+  return message
+
+
+def with_place(text: str, frames: Sequence[tuple[str, int]]) -> str:
+  """Appends file and line of the innermost foreign frame, if there is one.
+
+  Args:
+    text: the description of an error.
+    frames: file and line of each frame, the innermost last.
+
+  Returns:
+    The text with the place in parentheses.
+  """
+  foreign = [
+    at for at in frames if not (_is_in(at[0], _PACKAGE) or _is_tool(at[0]))
+  ]
+  if not foreign:
+    return text
+  filename, line = foreign[-1]
+  return f'{text} ({filename}, line {line})'
+
+
+def _frames(error: BaseException) -> list[tuple[str, int]]:
+  """Returns file and line of every frame of an error, the innermost last."""
   frames = [
     (frame.f_code.co_filename, line)
     for frame, line in traceback.walk_tb(error.__traceback__)
   ]
-  foreign = [
-    at for at in frames if not (_is_in(at[0], _PACKAGE) or _is_tool(at[0]))
-  ]
-  return foreign[-1] if foreign else None
+  if isinstance(error, SyntaxError) and error.filename:
+    frames.append((error.filename, error.lineno or 0))
+  return frames
 
 
 def _is_from_signal(error: BaseException) -> bool:

@@ -298,10 +298,9 @@ def get_environment(
 
 def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
   """Makes the default settings of an entry, as a copy that may be changed."""
-  with foreign.boundary(
-    f'cannot make the settings of {name}', passes=ValueError
-  ):
+  with foreign.boundary(f'cannot make the settings of {name}', ValueError):
     config = entry.get_config()
+    fields.check_names(f'the settings of {name}', config)
     if isinstance(config, Mapping):
       return config_dict.ConfigDict(dict(config))
     if isinstance(config, config_dict.ConfigDict):

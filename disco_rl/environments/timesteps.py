@@ -1,7 +1,5 @@
 """Checks timesteps of environments, with errors that name the array."""
 
-import dataclasses
-import math
 from typing import Any
 
 import dm_env
@@ -9,21 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
-from disco_rl import utils
 from disco_rl.environments import foreign
+from disco_rl.environments import layouts
 
-# Dtypes of 64 bits, to those that JAX converts them to.
-_NARROWER: dict[np.dtype, np.dtype] = {
-  np.dtype(wide): np.dtype(narrow)
-  for wide, narrow in (
-    (np.float64, np.float32),
-    (np.int64, np.int32),
-    (np.uint64, np.uint32),
-  )
-}
-_LARGEST_OBSERVATION = 2**30  # Bytes per stream.
-_MOST_ACTIONS = 2**20
+_LONGEST_TEXT = 100  # Characters of a value in a message.
+_INT32, _FLOAT32 = np.dtype(np.int32), np.dtype(np.float32)
 _STEP_TYPES = tuple(int(step_type) for step_type in dm_env.StepType)
 
 
@@ -67,99 +57,8 @@ class NonFiniteError(foreign.ForeignCodeError):
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Layout:
-  """The shapes and dtypes of an environment's timesteps.
-
-  Attributes:
-    environment: its name, for messages.
-    batch_size: B.
-    shapes: shape of every leaf of the observation, with B.
-    dtypes: their dtypes, of at most 32 bits.
-  """
-
-  environment: str
-  batch_size: int
-  shapes: tuple[tuple[int, ...], ...]
-  dtypes: tuple[np.dtype, ...]
-
-
-def make_layout(
-  environment: str, batch_size: int, spec: types.SpecsTree
-) -> Layout:
-  """Makes the layout of timesteps from the specs of an observation.
-
-  Args:
-    environment: name of the environment, for messages.
-    batch_size: B.
-    spec: specs of one stream's observation.
-
-  Returns:
-    The layout.
-
-  Raises:
-    InvalidEnvironmentError: if there are no specs, or one has no shape or
-      dtype, is not numeric, is empty, or is larger than 1 GiB.
-  """
-  shapes, dtypes = [], []
-  for path, leaf in jax.tree_util.tree_leaves_with_path(spec):
-    name = f'{environment}: observation spec{jax.tree_util.keystr(path)}'
-    try:
-      shape = tuple(int(size) for size in leaf.shape)
-      dtype = _narrow(np.dtype(leaf.dtype))
-    except (AttributeError, TypeError, ValueError):
-      raise foreign.InvalidEnvironmentError(
-        f'{name} must have a shape and a dtype, got {_cut(leaf)}'
-      ) from None
-    is_number = jnp.issubdtype(dtype, np.number) or dtype == np.bool_
-    if not is_number or jnp.issubdtype(dtype, np.complexfloating):
-      raise foreign.InvalidEnvironmentError(
-        f'{name} has the dtype {dtype}; supported are booleans, integers and '
-        'floating-point numbers'
-      )
-    size = math.prod(shape) * dtype.itemsize
-    if any(n < 1 for n in shape) or size > _LARGEST_OBSERVATION:
-      raise foreign.InvalidEnvironmentError(
-        f'{name} has the shape {_cut(shape)}; an array of at least 1 number '
-        'and at most 1 GiB is needed'
-      )
-    shapes.append((batch_size, *shape))
-    dtypes.append(dtype)
-  if not shapes:
-    raise foreign.InvalidEnvironmentError(
-      f'{environment}: the observation spec is empty, got {_cut(spec)}'
-    )
-  return Layout(environment, batch_size, tuple(shapes), tuple(dtypes))
-
-
-def check_action_spec(environment: str, spec: Any) -> None:
-  """Checks that actions are discrete, at least two and not too many.
-
-  Args:
-    environment: name of the environment, for messages.
-    spec: spec of one stream's action.
-
-  Raises:
-    InvalidEnvironmentError: if not.
-  """
-  try:
-    num_actions = utils.get_num_actions_from_spec(spec)
-  except ValueError as error:
-    raise foreign.InvalidEnvironmentError(f'{environment}: {error}') from None
-  if num_actions > _MOST_ACTIONS:
-    raise foreign.InvalidEnvironmentError(
-      f'{environment} has {num_actions} actions to choose from; at most '
-      f'{_MOST_ACTIONS} are supported'
-    )
-  if num_actions < 2:
-    raise foreign.InvalidEnvironmentError(
-      f'{environment} has {num_actions} action to choose from; at least 2 are '
-      'needed'
-    )
-
-
 def check(
-  timestep: Any, layout: Layout, method: str
+  timestep: Any, layout: layouts.Layout, method: str
 ) -> types.EnvironmentTimestep:
   """Checks the shapes and dtypes of a timestep, on the host or while tracing.
 
@@ -169,10 +68,12 @@ def check(
     method: `reset` or `step`, for messages.
 
   Returns:
-    The timestep, with the reward in float32 and the step type in int32.
+    The timestep, with the observation in the dtypes of the layout, the reward
+    in float32 and the step type in int32. Arrays that have them are the same.
 
   Raises:
-    InvalidEnvironmentError: if it has another layout.
+    InvalidEnvironmentError: if it has another layout, or an integer that the
+      dtype cannot hold.
   """
   name = f'{layout.environment}: {method} returned'
   try:
@@ -183,9 +84,9 @@ def check(
       f'{name} {_cut(timestep)} as its timestep; a '
       'disco_rl.types.EnvironmentTimestep is needed'
     ) from None
-  leaves = jax.tree.leaves(observation)
+  leaves, structure = jax.tree.flatten(observation)
   is_same = len(leaves) == len(layout.shapes) and all(
-    np.shape(leaf) == shape and _narrow(_dtype(leaf)) == dtype
+    np.shape(leaf) == shape and layouts.narrow(_dtype(leaf)) == dtype
     for leaf, shape, dtype in zip(
       leaves, layout.shapes, layout.dtypes, strict=True
     )
@@ -200,23 +101,30 @@ def check(
       f'{name} a step_type {_show(step_type)}; integers of the shape {batch} '
       'are needed'
     )
-  if np.shape(reward) != batch or not _is_real(_dtype(reward)):
+  if np.shape(reward) != batch or not is_real(_dtype(reward)):
     raise foreign.InvalidEnvironmentError(
       f'{name} a reward {_show(reward)}; numbers of the shape {batch} are '
       'needed'
     )
-  if _dtype(step_type) == np.int32 and _dtype(reward) == np.float32:
+  # Cast here, so that the values that are checked are those that are learned
+  # from: a number of 64 bits may be infinite in 32.
+  arrays = [*leaves, step_type, reward]
+  wanted = (*layout.dtypes, _INT32, _FLOAT32)
+  if all(_dtype(x) == dtype for x, dtype in zip(arrays, wanted, strict=True)):
     return timestep
-  with np.errstate(over='ignore'):  # `check_values` reports infinity.
-    return types.EnvironmentTimestep(
-      observation=observation,
-      step_type=_cast(step_type, np.int32),
-      reward=_cast(reward, np.float32),
-    )
+  cast = [
+    _cast(array, dtype, i, observation, name)
+    for i, (array, dtype) in enumerate(zip(arrays, wanted, strict=True))
+  ]
+  return types.EnvironmentTimestep(
+    observation=jax.tree.unflatten(structure, cast[:-2]),
+    step_type=cast[-2],
+    reward=cast[-1],
+  )
 
 
 def check_values(
-  timestep: types.EnvironmentTimestep, layout: Layout, method: str
+  timestep: types.EnvironmentTimestep, layout: layouts.Layout, method: str
 ) -> None:
   """Checks the values of a timestep on the host.
 
@@ -230,7 +138,7 @@ def check_values(
     NonFiniteError: if a reward or an observation is non-finite.
   """
   step_type = np.asarray(timestep.step_type)
-  if step_type.min() < _STEP_TYPES[0] or step_type.max() > _STEP_TYPES[-1]:
+  if not is_step_type(step_type).all():
     raise foreign.InvalidEnvironmentError(
       f'{layout.environment}: {method} returned a step_type of '
       f'{step_type.tolist()[:8]}; only {_STEP_TYPES} (FIRST, MID, LAST) exist'
@@ -266,16 +174,43 @@ def check_finite(
 
 def names(timestep: Any) -> list[str]:
   """Returns the names of the observation's arrays and of the reward."""
-  paths = jax.tree_util.tree_leaves_with_path(timestep.observation)
-  return [
-    *(f'observation{jax.tree_util.keystr(path)}' for path, _ in paths),
-    'reward',
-  ]
+  return [*_observation_names(timestep.observation), 'reward']
+
+
+def is_step_type(values: types.Array) -> Any:
+  """Returns which integers are step types of dm_env."""
+  return (values >= _STEP_TYPES[0]) & (values <= _STEP_TYPES[-1])
+
+
+def unknown_step_type(
+  environment: str, stream: int, place: str
+) -> foreign.InvalidEnvironmentError:
+  """Makes the error for an unknown step type from an environment in JAX.
+
+  Args:
+    environment: its name.
+    stream: index of the stream in the batch.
+    place: when it was returned.
+
+  Returns:
+    The error.
+  """
+  return foreign.InvalidEnvironmentError(
+    f'{environment} returned an unknown step_type in stream {stream} '
+    f'({place}); only {_STEP_TYPES} (FIRST, MID, LAST) exist. It was not '
+    'saved: an earlier checkpoint is unchanged'
+  )
 
 
 def is_float(array: Any) -> bool:
   """Returns whether an array has a floating-point dtype."""
   return bool(jnp.issubdtype(_dtype(array), np.floating))
+
+
+def is_real(dtype: Any) -> bool:
+  """Returns whether a dtype has booleans, integers or real numbers."""
+  is_number = jnp.issubdtype(dtype, np.integer) or dtype == np.bool_
+  return bool(is_number or jnp.issubdtype(dtype, np.floating))
 
 
 def check_same(new: Any, old: Any, name: str, old_name: str) -> None:
@@ -302,7 +237,7 @@ def check_same(new: Any, old: Any, name: str, old_name: str) -> None:
       f'{name} consists of {_cut(shown)}, but {old_name} of {_cut(before)}'
     )
   for (path, x), (_, y) in zip(news, olds, strict=True):
-    is_same = _narrow(_dtype(x)) == _narrow(_dtype(y))
+    is_same = layouts.narrow(_dtype(x)) == layouts.narrow(_dtype(y))
     if np.shape(x) != np.shape(y) or not is_same:
       raise foreign.InvalidEnvironmentError(
         f'{name}{jax.tree_util.keystr(path)} is {_show(x)}, but in {old_name} '
@@ -310,7 +245,9 @@ def check_same(new: Any, old: Any, name: str, old_name: str) -> None:
       )
 
 
-def _explain_difference(observation: Any, layout: Layout, name: str) -> str:
+def _explain_difference(
+  observation: Any, layout: layouts.Layout, name: str
+) -> str:
   """Makes the message for an observation that differs from its spec."""
   leaves = jax.tree_util.tree_leaves_with_path(observation)
   if len(leaves) != len(layout.shapes):
@@ -323,7 +260,7 @@ def _explain_difference(observation: Any, layout: Layout, name: str) -> str:
     for (path, leaf), shape, dtype in zip(
       leaves, layout.shapes, layout.dtypes, strict=True
     )
-    if np.shape(leaf) != shape or _narrow(_dtype(leaf)) != dtype
+    if np.shape(leaf) != shape or layouts.narrow(_dtype(leaf)) != dtype
   )
   return (
     f'{name} the observation{jax.tree_util.keystr(path)} {_show(leaf)}, but '
@@ -336,19 +273,45 @@ def _dtype(array: Any) -> Any:
   return np.asarray(array).dtype if dtype is None else dtype
 
 
-def _narrow(dtype: Any) -> Any:
-  return _NARROWER.get(dtype, dtype)
+def _cast(
+  array: Any, dtype: np.dtype, index: int, observation: Any, name: str
+) -> types.Array:
+  """Casts an array, and refuses integers that change, except while tracing.
+
+  Args:
+    array: [B, ...].
+    dtype: the dtype to cast it to.
+    index: its index in the observation's arrays, the step type and the reward.
+    observation: the observation, for messages.
+    name: beginning of messages.
+
+  Returns:
+    The array; the same if it has the dtype.
+  """
+  own = _dtype(array)
+  if own == dtype:
+    return array
+  may_change = dtype.kind in 'iu' and not np.can_cast(own, dtype)
+  if may_change and not isinstance(array, jax.core.Tracer):
+    values, range_ = np.asarray(array), np.iinfo(dtype)
+    if values.min() < range_.min or values.max() > range_.max:
+      is_outside = (values < range_.min) | (values > range_.max)
+      first = tuple(np.argwhere(is_outside)[0])
+      array_name = [*_observation_names(observation), 'step_type'][index]
+      raise foreign.InvalidEnvironmentError(
+        f'{name} {values[first]} in the {array_name} of stream {first[0]}; '
+        f'integers are stored as {dtype}, between {range_.min} and '
+        f'{range_.max}'
+      )
+  with np.errstate(over='ignore', invalid='ignore'):  # See `check_finite`.
+    if isinstance(array, jax.Array):
+      return array.astype(dtype)
+    return np.asarray(array, dtype)
 
 
-def _is_real(dtype: Any) -> bool:
-  is_number = jnp.issubdtype(dtype, np.integer) or dtype == np.bool_
-  return bool(is_number or jnp.issubdtype(dtype, np.floating))
-
-
-def _cast(array: Any, dtype: Any) -> types.Array:
-  if isinstance(array, jax.Array):
-    return array.astype(dtype)
-  return np.asarray(array, dtype)
+def _observation_names(observation: Any) -> list[str]:
+  paths = jax.tree_util.tree_leaves_with_path(observation)
+  return [f'observation{jax.tree_util.keystr(path)}' for path, _ in paths]
 
 
 def _show(array: Any) -> str:
@@ -356,6 +319,4 @@ def _show(array: Any) -> str:
 
 
 def _cut(value: Any) -> str:
-  """Returns the `repr` of a value, cut off after 100 characters."""
-  text = f'{value!r}' if value is not None else 'None'
-  return text if len(text) <= 100 else f'{text[:100]}...'
+  return fields.shorten(value, _LONGEST_TEXT)

@@ -126,9 +126,12 @@ class AgentLoop:
 
     Returns:
       The state after, and metrics, name to [N]: those of `learn`, and whether
-      the environment returned numbers that are not finite (`faults.METRIC`).
+      the environment returned numbers that cannot be learned from
+      (`faults.METRIC`).
     """
     num_steps = self._batching.rollout_length
+    actor = self._actor
+    assert isinstance(actor, actors.DeviceActor)
 
     def iteration(
       state: LoopState, _: None
@@ -137,11 +140,10 @@ class AgentLoop:
       step_keys = jax.random.split(
         parallel.shard_key(keys.act, self._axis_name), num_steps
       )
-      actor_state, rollout = self._actor.unroll(
-        state.learner.params, state.actor, step_keys
+      actor_state, rollout, fault = actor.unroll_and_check(
+        state.learner.params, state.actor, step_keys, self._axis_name
       )
       state = state._replace(rng=keys.carry, actor=actor_state)
-      fault = faults.first(rollout, actor_state.timestep, self._axis_name)
       state, metrics = self.learn(eta, state, rollout, keys.learn)
       return state, {**metrics, faults.METRIC: fault}
 

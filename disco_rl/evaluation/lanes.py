@@ -18,6 +18,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import batching as batching_lib
 from disco_rl.environments import base
+from disco_rl.environments import callbacks
 from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import footprint
@@ -31,15 +32,17 @@ _Put = Callable[[agent_loop.LoopState], agent_loop.LoopState]
 class DeviceLanes:
   """Runs agents in environments in JAX, inside one compiled program."""
 
-  def __init__(self, run: Any, placement: parallel.Placement):
+  def __init__(self, run: Any, placement: parallel.Placement, env_name: str):
     """Initialises the lanes.
 
     Args:
       run: `(eta, state, num_iterations) -> state, metrics`, from `jax.jit`.
       placement: the devices.
+      env_name: name of the environment, for messages.
     """
     self._run = run
     self._placement = placement
+    self._env_name = env_name
 
   def reset(self, keys: chex.PRNGKey) -> tuple[None, None]:
     """Returns (None, None): the compiled initialisation resets environments."""
@@ -71,8 +74,9 @@ class DeviceLanes:
     num_iterations: int,
   ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
     """Runs some iterations, see `population.Population.run`."""
-    state, metrics = self._run(eta, state, num_iterations)
-    metrics = self._placement.fetch(metrics)
+    with callbacks.boundary(self._env_name):
+      state, metrics = self._run(eta, state, num_iterations)
+      metrics = self._placement.fetch(metrics)
     return state, {name: x.T for name, x in metrics.items()}
 
   def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:

@@ -25,6 +25,7 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import checks
+from disco_rl.environments import callbacks
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
@@ -103,7 +104,7 @@ class Population:
     self._compile()
     self._lanes: lanes.Lanes
     if isinstance(actor, actors.DeviceActor):
-      self._lanes = lanes.DeviceLanes(self._run, self.placement)
+      self._lanes = lanes.DeviceLanes(self._run, self.placement, self.env_name)
     else:
       self._lanes = lanes.HostLanes(
         self._learn,
@@ -143,10 +144,12 @@ class Population:
     stacked, actor_states = self._lanes.reset(keys)
     self._check_memory(keys, stacked, eta, num_iterations)
     # Programs run on the devices of their arguments.
-    state = self._init(self.placement.put(keys, parallel.REPLICATED), stacked)
-    if actor_states is not None:
-      return state._replace(actor=actor_states)
-    self._check_first_timesteps(state.actor.timestep)
+    keys = self.placement.put(keys, parallel.REPLICATED)
+    with callbacks.boundary(self.env_name):
+      state = self._init(keys, stacked)
+      if actor_states is not None:
+        return state._replace(actor=actor_states)
+      self._check_first_timesteps(state.actor.timestep)
     return state
 
   def check_memory(

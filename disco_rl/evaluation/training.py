@@ -112,6 +112,7 @@ class Training:
     Raises:
       DivergenceError: if a learner step is non-finite.
       NonFiniteError: if an environment returns NaN or infinity.
+      InvalidEnvironmentError: if it returns an unknown step type.
     """
     done = self.done(state)
     count = min(self._chunk_size - done % self._chunk_size, total - done)
@@ -139,7 +140,7 @@ class Training:
     state: agent_loop.LoopState,
     done: int,
   ) -> None:
-    """Raises an error if an environment in JAX returned NaN or infinity.
+    """Raises an error if `faults.first` found one in an environment in JAX.
 
     The agents have already learned from it, so the state is not kept.
 

@@ -160,16 +160,49 @@ class DeviceActor(_Actor):
     Returns:
       The state after, and a rollout with leaves [T+1, B, ...].
     """
+    state, rollout, _ = self._unroll(params, state, step_keys)
+    return state, rollout
+
+  def unroll_and_check(
+    self,
+    params: types.AgentParams,
+    state: ActorState,
+    step_keys: chex.PRNGKey,
+    axis_name: Any | None = None,
+  ) -> tuple[ActorState, types.ActorRollout, jax.Array]:
+    """Acts for one rollout, and checks what the environment returned.
+
+    Args:
+      params: θ.
+      state: from `init` or the last rollout.
+      step_keys: T+1 keys, one per step.
+      axis_name: axis over which the batch is sharded, or None.
+
+    Returns:
+      The same as `unroll`, and the result of `faults.first`.
+    """
+    state, rollout, step_types = self._unroll(params, state, step_keys)
+    fault = faults.first(rollout, step_types, state.timestep, axis_name)
+    return state, rollout, fault
+
+  def _unroll(
+    self,
+    params: types.AgentParams,
+    state: ActorState,
+    step_keys: chex.PRNGKey,
+  ) -> tuple[ActorState, types.ActorRollout, types.Array]:
+    """Acts for one rollout; returns its step types [T+1, B], too."""
 
     def step(
       state: ActorState, rng: chex.PRNGKey
-    ) -> tuple[ActorState, types.ActorTimestep]:
+    ) -> tuple[ActorState, tuple[types.ActorTimestep, types.Array]]:
       acted, net_state = self._act(params, rng, state.timestep, state.net_state)
       env_state, timestep = self._env.step(state.env_state, acted.actions)
-      return ActorState(env_state, timestep, net_state), acted
+      new_state = ActorState(env_state, timestep, net_state)
+      return new_state, (acted, state.timestep.step_type)
 
-    state, steps = jax.lax.scan(step, state, step_keys)
-    return state, types.ActorRollout.from_timestep(steps)
+    state, (steps, step_types) = jax.lax.scan(step, state, step_keys)
+    return state, types.ActorRollout.from_timestep(steps), step_types
 
 
 class HostActor(_Actor):

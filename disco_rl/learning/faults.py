@@ -1,4 +1,4 @@
-"""Finds NaN and infinity in what environments in JAX return.
+"""Finds NaN, infinity and unknown step types from environments in JAX.
 
 `first` is a part of compiled programs, where no error can be raised; its result
 is decoded by `error` when the program has run.
@@ -12,6 +12,7 @@ import numpy as np
 
 from disco_rl import compat
 from disco_rl import types
+from disco_rl.environments import foreign
 from disco_rl.environments import timesteps
 
 # Name of the result of `first` in metrics and logs.
@@ -22,26 +23,33 @@ _NONE = np.iinfo(np.int32).max
 
 def first(
   rollout: types.ActorRollout,
+  step_types: types.Array,
   timestep: types.EnvironmentTimestep,
   axis_name: Any | None = None,
 ) -> jax.Array:
-  """Finds the first number from an environment that is not finite.
+  """Finds the first number from an environment that cannot be learned from.
 
   Args:
     rollout: leaves [T+1, B, ...].
+    step_types: [T+1, B], those of the rollout.
     timestep: the timestep after it, with which the next rollout begins.
     axis_name: axis over which the batch is sharded, or None.
 
   Returns:
-    [], int32: its index for `error`, or -1 if all are finite.
+    [], int32: its index for `error`, or -1 if all are finite, and all step
+    types known.
   """
   before = [*jax.tree.leaves(rollout.observations), rollout.rewards]
   after = [*jax.tree.leaves(timestep.observation), timestep.reward]
+  all_types = jnp.concatenate([step_types, timestep.step_type[None]])
   is_bad = jnp.stack(
     [
-      jnp.concatenate([_has_nonfinite(x, 2), _has_nonfinite(y, 1)[None]])
-      for x, y in zip(before, after, strict=True)
-      if timesteps.is_float(x)
+      *(
+        jnp.concatenate([_has_nonfinite(x, 2), _has_nonfinite(y, 1)[None]])
+        for x, y in zip(before, after, strict=True)
+        if timesteps.is_float(x)
+      ),
+      jnp.logical_not(timesteps.is_step_type(all_types)),
     ],
     axis=1,
   )  # [T+2, number of arrays, B]
@@ -62,8 +70,8 @@ def error(
   num_streams: int,
   environment: str,
   place: str,
-) -> timesteps.NonFiniteError:
-  """Makes the error for a number that is not finite.
+) -> foreign.ForeignCodeError:
+  """Makes the error for a number that was found.
 
   Args:
     index: from `first`, not -1.
@@ -74,7 +82,7 @@ def error(
     place: the place before the step, e.g. `'iteration 3'`.
 
   Returns:
-    The error.
+    A `NonFiniteError`, or an `InvalidEnvironmentError` for a step type.
   """
   arrays = [*jax.tree.leaves(timestep.observation), timestep.reward]
   names = [
@@ -83,12 +91,12 @@ def error(
     if timesteps.is_float(array)
   ]
   row, stream = divmod(int(index), num_streams)
-  step, array = divmod(row, len(names))
+  step, array = divmod(row, len(names) + 1)
+  place = f'{place}, {step_of_rollout(step)}'
+  if array == len(names):
+    return timesteps.unknown_step_type(environment, stream, place)
   return timesteps.NonFiniteError(
-    environment,
-    names[array],
-    stream,
-    place=f'{place}, {step_of_rollout(step)}',
+    environment, names[array], stream, place=place
   )
 
 

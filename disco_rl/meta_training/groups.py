@@ -102,7 +102,7 @@ def build(
     env, group.agent_settings, batch_axis_name, group.optimizer
   )
   actor = actors.make(agent, env)
-  if not actor.is_pure:
+  if not isinstance(actor, actors.DeviceActor):
     actor.close()
     name = group.name or type(env).__name__
     raise ValueError(host_environment_message(name))

@@ -57,7 +57,7 @@ class MetaAgent:
   def __init__(
     self,
     agent: agent_lib.Agent,
-    actor: actors.Actor,
+    actor: actors.DeviceActor,
     config: config_lib.Config,
     batch_axis_name: Any | None = None,
     regularizer: meta_loss.Regularizer | None = None,
@@ -157,7 +157,7 @@ class MetaAgent:
       The state after; N batches to learn from, leaves [N, L, B, ...] with L
       steps; the validation trajectory, leaves [2L, B', ...] with B'
       environments; and a log of rewards, episodes and whether the environment
-      returned numbers that are not finite (`faults.METRIC`).
+      returned numbers that cannot be learned from (`faults.METRIC`).
     """
     config = self._config
     num_updates, length = (
@@ -177,8 +177,8 @@ class MetaAgent:
       [train_keys.reshape(num_train, *valid_keys.shape[1:]), valid_keys]
     )
     # One loop for all trajectories, since a second one takes time to compile.
-    actor_state, steps = self._actor.unroll(
-      state.learner.params, state.actor, step_keys
+    actor_state, steps, fault = self._actor.unroll_and_check(
+      state.learner.params, state.actor, step_keys, self._axis_name
     )
     episodes, finished = episodes_lib.update(
       state.episodes, steps.rewards, steps.discounts
@@ -191,7 +191,7 @@ class MetaAgent:
     log = {
       **self._count_rewards(fresh.rewards),
       **{name: getattr(finished, name) for name in EPISODE_LOG},
-      faults.METRIC: faults.first(steps, actor_state.timestep, self._axis_name),
+      faults.METRIC: fault,
     }
     fresh = jax.vmap(replay.to_stored)(fresh)
     buffer, batches = self._next_batches(

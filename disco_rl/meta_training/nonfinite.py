@@ -17,7 +17,7 @@ def check_environments(
   logs: Sequence[Mapping[str, np.ndarray]],
   num_streams: int,
 ) -> list[dict[str, np.ndarray]]:
-  """Raises a `NonFiniteError` if an environment returned NaN or infinity.
+  """Raises an error if an environment returned NaN or an unknown step type.
 
   Agents that diverge by learning are reset instead, see `trainer.Trainer`.
 

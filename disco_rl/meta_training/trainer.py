@@ -28,6 +28,7 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import meta_training as config_lib
+from disco_rl.environments import callbacks
 from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
 from disco_rl.meta_training import lifetimes
@@ -98,6 +99,7 @@ class Trainer:
     self._groups = tuple(groups)
     self._placement = placement or parallel.Placement()
     self.group_names = groups_lib.check(groups, self._placement)
+    self._env_names = ', '.join(self.group_names)
     self.num_agents = sum(group.num_agents for group in groups)
     shard_config = config.per_shard(self._placement.num_batch_shards)
     built = [
@@ -144,9 +146,11 @@ class Trainer:
     eta = jax.tree.map(jnp.asarray, eta)
     footprint.check_state(jax.eval_shape(self._init, rng, eta))
     # Programs run on the devices of their arguments.
-    return self._init(
-      *self._placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
+    arguments = self._placement.put(
+      (jnp.asarray(rng), eta), parallel.REPLICATED
     )
+    with callbacks.boundary(self._env_names):
+      return jax.block_until_ready(self._init(*arguments))
 
   def check_memory(self) -> memory.Estimate:
     """Estimates the memory of `update`, whose program is traced.
@@ -177,10 +181,11 @@ class Trainer:
     """
     # Computed with the log of the last meta-update, so this does not block.
     num_resets = int(state.num_over)
-    if num_resets:
-      state = self._reset(state, jax.random.fold_in(rng, _RESET))
-    state, log, group_logs = self._update(state, rng)
-    log, group_logs = self._placement.fetch((log, group_logs))
+    with callbacks.boundary(self._env_names):
+      if num_resets:
+        state = self._reset(state, jax.random.fold_in(rng, _RESET))
+      state, log, group_logs = self._update(state, rng)
+      log, group_logs = self._placement.fetch((log, group_logs))
     group_logs = nonfinite.check_environments(
       self.group_names, state, group_logs, self.config.batching.num_envs
     )

@@ -96,6 +96,7 @@ class Training:
     Raises:
       DivergenceError: if too many successive meta-gradients are non-finite.
       NonFiniteError: if an environment returns NaN or infinity.
+      InvalidEnvironmentError: if it returns an unknown step type.
     """
     del total
     done = self.done(state)

@@ -21,10 +21,11 @@ DM = 'dm:tests.support.broken:BrokenDm'
 def registered():
   settings = lambda: config_dict.ConfigDict(dict(trouble='', at=1))
   registry.register_environment('broken', broken.BrokenJax, settings)
+  registry.register_environment('broken_batch', broken.BrokenJaxBatch, settings)
 
 
 def _arguments(env, trouble, at, out, *more, steps=12):
-  if env == 'broken':
+  if env.startswith('broken'):
     kwargs = [f'--set=env.trouble={trouble}', f'--set=env.at={at}']
   else:
     kwargs = [f'--set=env.kwargs={{"trouble": "{trouble}", "at": {at}}}']
@@ -78,6 +79,25 @@ def test_nan_in_jax_is_not_learned_and_the_repaired_run_resumes(paths, capsys):
   )
   _check_repaired_run_is_whole(
     'broken', 'nan_reward', 31, message, paths, capsys, '--seed=1'
+  )
+
+
+@pytest.mark.parametrize(
+  'trouble',
+  ['pure_callback', pytest.param('debug_callback', marks=pytest.mark.slow)],
+)
+def test_a_callback_that_fails_in_jax_ends_a_run(trouble, paths, capsys):
+  message = (
+    "callback in the program of broken failed: KeyError: 'in a callback'"
+  )
+  _check_repaired_run_is_whole('broken', trouble, 31, message, paths, capsys)
+
+
+def test_unknown_step_types_in_jax_end_a_run(paths, capsys):
+  place = 'iteration 6, seed 0, step 1 of the rollout'
+  message = f'broken_batch returned an unknown step_type in stream 0 ({place}'
+  _check_repaired_run_is_whole(
+    'broken_batch', 'step_type', 31, message, paths, capsys
   )
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from disco_rl import types
 from disco_rl.environments import factories
+from disco_rl.environments import layouts
 from disco_rl.environments import registry
-from disco_rl.environments import timesteps
 from disco_rl.environments.adapters import gymnasium_env
 from tests.support import environments
 from tests.support import scripted
@@ -126,4 +126,4 @@ def test_a_function_that_a_module_does_not_have_is_said(family):
 def test_more_actions_than_a_policy_can_have_are_refused():
   spec = types.ActionSpec((), np.int32, 0, 10**9 - 1)
   with pytest.raises(ValueError, match='mine has 1000000000 actions to choose'):
-    timesteps.check_action_spec('mine', spec)
+    layouts.check_action_spec('mine', spec)

@@ -249,6 +249,12 @@ def test_factories_of_something_else(module):
       )
 
 
+def _with_batch_size(batch_size):
+  env = broken.BrokenBatch(2)
+  env.batch_size = batch_size
+  return env
+
+
 @pytest.mark.parametrize(
   ('made', 'message'),
   [
@@ -256,6 +262,7 @@ def test_factories_of_something_else(module):
     (broken.BrokenBatch, 'made the class BrokenBatch, which is not an'),
     (broken.BrokenGym(), 'made an object of the type BrokenGym'),
     (broken.BrokenBatch(3), 'made 3 streams instead of 2'),
+    (_with_batch_size(np.ones(2)), r'made .*batch_size array\(.*whole number'),
   ],
 )
 def test_what_a_function_makes_is_checked(monkeypatch, made, message):
@@ -276,6 +283,10 @@ def test_settings_of_an_environment_of_ones_own(monkeypatch):
   registry.register_environment('mine', broken.BrokenJax, lambda: None)
   with pytest.raises(ValueError, match='get_config returned NoneType'):
     registry.default_settings('mine')
+  for config in ({1: 2}, dict(group={1: 2}), config_dict.ConfigDict({1: 2})):
+    registry.register_environment('mine', dict, lambda config=config: config)
+    with pytest.raises(ValueError, match='of mine must have strings as their'):
+      registry.default_settings('mine')
   registry.register_environment('mine', broken.BrokenJax, lambda: 1 / 0)
   with pytest.raises(
     foreign.ForeignCodeError, match='settings of mine: ZeroDivisionError'
@@ -340,6 +351,8 @@ def test_64_bits_are_accepted():
     ('dtype', r"step\['clock'\] is of float32 .*initial_state it is of int32"),
     ('structure', r'BrokenJax.step consists of .*more.*, but .*initial_state'),
     ('rewards', r'step returned a reward of float32 and the shape \(2, 3\)'),
+    ('num_actions', 'BrokenJax.num_actions must be a whole number, got 2.5'),
+    ('complex_reward', 'BrokenJax.reward returned complex64; real numbers'),
   ],
 )
 def test_an_environment_in_jax_that_fails(monkeypatch, trouble, message):

@@ -74,5 +74,12 @@ def test_an_environment_of_ones_own_in_two_lines():
   registry.register_environment('mine', make)  # As in a notebook.
   assert registry.get_environment('mine', 3).batch_size == 3
   for taken in ('catch', 'gym', 'gym:mine'):
-    with pytest.raises(ValueError, match='cannot be registered'):
+    with pytest.raises(ValueError, match=r'^an environment cannot be registe'):
       registry.register_environment(taken, environments.make_scripted)
+
+
+@pytest.mark.parametrize('name', ['a\nb', '\x1b[31m', 'a\0', '', None, 3])
+def test_names_that_cannot_be_printed_are_refused(name):
+  with pytest.raises(ValueError, match=r'cannot be registered as .*') as caught:
+    registry.register_environment(name, environments.make_scripted)
+  assert str(caught.value).isprintable()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from disco_rl import types as disco_types
+from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.learning import faults
@@ -64,7 +65,8 @@ def test_the_agent_whose_environment_fails_is_named():
   state = types.SimpleNamespace(step=3, groups=(group, group))
   logs = [
     {faults.METRIC: np.asarray([-1, -1]), 'x': np.zeros(2)},
-    {faults.METRIC: np.asarray([-1, 4 * 5 + 2]), 'x': np.ones(2)},
+    # Of a step, 4 rewards and 4 step types are checked.
+    {faults.METRIC: np.asarray([-1, (4 + 4) * 5 + 2]), 'x': np.ones(2)},
   ]
   names = ['catch', 'maze']
   place = r'stream 2 \(meta-update 3, agent 1, step 5 of the rollout\)'
@@ -97,6 +99,22 @@ def test_an_environment_that_returns_nan_ends_meta_training():
   )
   with pytest.raises(timesteps.NonFiniteError, match=match):
     trainer.update(state, jax.random.PRNGKey(4))
+
+
+@pytest.mark.slow
+def test_a_callback_that_fails_ends_meta_training():
+  settings = lambda: config_dict.ConfigDict(dict(trouble='pure_callback', at=9))
+  registry.register_environment('broken', broken.BrokenJax, settings)
+  group = small_meta.make_group(num_agents=2)
+  group = trainer_lib.Group(
+    registry.environment_fn('broken'), group.agent_settings, 2, name='broken'
+  )
+  trainer = small_meta.make_trainer(group)
+  eta = trainer.init_params(jax.random.PRNGKey(1))
+  state = trainer.init(jax.random.PRNGKey(2), eta)
+  match = 'in the program of broken failed: KeyError: .*broken.py, line'
+  with pytest.raises(foreign.ForeignCodeError, match=match):
+    trainer.update(state, jax.random.PRNGKey(3))
 
 
 @pytest.mark.slow

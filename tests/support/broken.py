@@ -15,6 +15,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl.environments import base
+from disco_rl.environments.wrappers import batched_jittable_env
 
 # Names a file; if it exists, the environments of this module do not fail.
 REPAIRED_BY = 'DISCO_RL_TEST_REPAIRED_BY'
@@ -127,6 +128,8 @@ class BrokenJax:
 
   def __init__(self, trouble: str = '', at: int = 1):
     self._trouble, self._at = trouble, at
+    if trouble == 'num_actions':
+      self.num_actions = 2.5
 
   def initial_state(self, rng):
     if self._trouble == 'reset':
@@ -140,6 +143,12 @@ class BrokenJax:
     if self._trouble == 'branch' and state['clock'] > 3:
       return state
     clock = state['clock'] + 1
+    if self._trouble == 'debug_callback':
+      jax.debug.callback(self._fail, clock)
+    if self._trouble == 'pure_callback':
+      clock = jax.pure_callback(
+        self._fail, clock, clock, vmap_method='sequential'
+      )
     if self._trouble == 'dtype':
       clock = clock * 1.0
     if self._trouble == 'structure':
@@ -152,6 +161,8 @@ class BrokenJax:
   def reward(self, state):
     if self._trouble == 'rewards':
       return jnp.zeros(3)
+    if self._trouble == 'complex_reward':
+      return 1j * state['clock']
     return self._broken('nan_reward', state, 1.0)
 
   def render(self, state):
@@ -160,10 +171,30 @@ class BrokenJax:
     shown = jnp.stack([state['side'], state['clock'] % 5 / 5.0])
     return dict(a=shown, b=self._broken('nan', state, shown))
 
+  def _fail(self, clock):
+    if clock == self._at and not is_repaired():
+      raise KeyError('in a callback')
+    return np.asarray(clock)
+
   def _broken(self, trouble, state, value):
     is_broken = self._trouble == trouble and not is_repaired()
     at = self._at if is_broken else -1
     return jnp.where(state['clock'] == at, jnp.nan, value)
+
+
+class BrokenJaxBatch(batched_jittable_env.BatchedJittableEnvironment):
+  """A batch of `BrokenJax` with an unknown step type when the clock is `at`."""
+
+  def __init__(self, batch_size, settings):
+    super().__init__(BrokenJax, batch_size, settings)
+    self._settings = settings
+
+  def step(self, state, actions):
+    state, timestep = super().step(state, actions)
+    is_broken = self._settings.trouble == 'step_type' and not is_repaired()
+    at = self._settings.at if is_broken else -1
+    step_type = jnp.where(state.state['clock'] == at, 7, timestep.step_type)
+    return state, timestep.replace(step_type=step_type)
 
 
 class BrokenBatch(base.Environment):

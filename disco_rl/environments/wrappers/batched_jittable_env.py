@@ -1,5 +1,6 @@
 """Batches of pure-JAX environments."""
 
+import operator
 from typing import Any, Protocol
 
 import chex
@@ -9,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl.environments import base
+from disco_rl.environments import foreign
 from disco_rl.environments import timesteps
 
 _STEP_KEY = 2  # Folded in; `jax.random.split` uses 0 and 1.
@@ -71,6 +74,7 @@ class BatchedJittableEnvironment(base.Environment):
     self._env: SingleStreamJittable = base.from_settings(
       env_class, env_settings
     )
+    self._class_name = type(self._env).__name__
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns `{'observation': spec}`; timesteps have the bare array."""
@@ -82,8 +86,15 @@ class BatchedJittableEnvironment(base.Environment):
 
   def single_action_spec(self) -> types.ActionSpec:
     """Returns the spec of actions 0..n-1."""
+    try:
+      num_actions = operator.index(self._env.num_actions)
+    except TypeError:  # The spec would round a fraction.
+      raise foreign.InvalidEnvironmentError(
+        f'{self._class_name}.num_actions must be a whole number, got '
+        f'{fields.shorten(self._env.num_actions)}'
+      ) from None
     return dm_env_specs.BoundedArray(
-      (), np.int32, 0, self._env.num_actions - 1, name='action'
+      (), np.int32, 0, num_actions - 1, name='action'
     )
 
   def reset(
@@ -121,12 +132,19 @@ class BatchedJittableEnvironment(base.Environment):
     step_rng = jax.random.fold_in(state.rng, _STEP_KEY)
     env_state = self._env.step(step_rng, state.state, action)
     is_terminal = self._env.is_terminal(env_state)
-    reward = jnp.asarray(self._env.reward(env_state), jnp.float32)
+    reward = jnp.asarray(self._env.reward(env_state))
+    if not timesteps.is_real(reward.dtype):
+      raise foreign.InvalidEnvironmentError(
+        f'{self._class_name}.reward returned {reward.dtype}; real numbers are '
+        'needed'
+      )
     reset_state = self._env.episode_reset(rng_now, env_state)
-    env_class = type(self._env).__name__
     for method, own in (('step', env_state), ('episode_reset', reset_state)):
       timesteps.check_same(
-        own, state.state, f'{env_class}.{method}', f'{env_class}.initial_state'
+        own,
+        state.state,
+        f'{self._class_name}.{method}',
+        f'{self._class_name}.initial_state',
       )
     env_state = jax.tree.map(
       lambda new, old: jnp.where(is_terminal, new, old), reset_state, env_state
@@ -134,6 +152,6 @@ class BatchedJittableEnvironment(base.Environment):
     timestep = types.EnvironmentTimestep(
       observation=self._env.render(env_state),
       step_type=types.mid_or_last(is_terminal),
-      reward=reward,
+      reward=reward.astype(jnp.float32),
     )
     return EnvState(state=env_state, rng=rng), timestep

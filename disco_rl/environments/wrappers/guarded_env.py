@@ -9,9 +9,11 @@ import chex
 import jax
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import foreign
+from disco_rl.environments import layouts
 from disco_rl.environments import timesteps
 
 # Attributes that every environment has.
@@ -44,16 +46,17 @@ class GuardedEnvironment(base.Environment):
     """
     super().__init__(env.batch_size)
     self.name = name
-    self.is_jittable = bool(env.is_jittable)
     self._env = env
     self._num_steps = 0
     with foreign.boundary(f'{name} failed to return its specs'):
       self._observation_spec = env.single_observation_spec()
       self._action_spec = env.single_action_spec()
-    self._layout = timesteps.make_layout(
-      name, env.batch_size, self._observation_spec
-    )
-    timesteps.check_action_spec(name, self._action_spec)
+      # Specs may be objects whose attributes fail.
+      self.is_jittable = bool(env.is_jittable)
+      self._layout = layouts.make_layout(
+        name, env.batch_size, self._observation_spec
+      )
+      layouts.check_action_spec(name, self._action_spec)
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of one stream's observation."""
@@ -126,9 +129,11 @@ class GuardedEnvironment(base.Environment):
         'states and a timestep is needed'
       )
     states, timestep = result
-    timestep = timesteps.check(timestep, self._layout, method)
-    if not self.is_jittable:
-      timesteps.check_values(timestep, self._layout, method)
+    # Timesteps may be objects whose attributes fail.
+    with foreign.boundary(f'{self.name}: {method} returned a bad timestep'):
+      timestep = timesteps.check(timestep, self._layout, method)
+      if not self.is_jittable:
+        timesteps.check_values(timestep, self._layout, method)
     return states, timestep
 
 
@@ -151,12 +156,18 @@ def make(
   """
   with foreign.boundary(f'cannot make {name}', passes=ValueError):
     env = build()
-  if isinstance(env, type) or not all(hasattr(env, x) for x in _MEMBERS):
+    has_members = all(hasattr(env, x) for x in _MEMBERS)
+  if isinstance(env, type) or not has_members:
     shown = env.__name__ if isinstance(env, type) else type(env).__name__
     kind = 'the class' if isinstance(env, type) else 'an object of the type'
     raise foreign.InvalidEnvironmentError(
       f'{name} made {kind} {shown}, which is not an environment of this '
       'library (a disco_rl.environments.base.Environment)'
+    )
+  if not isinstance(env.batch_size, int | np.integer):
+    raise foreign.InvalidEnvironmentError(
+      f'{name} made an environment with the batch_size '
+      f'{fields.shorten(env.batch_size)}, which is no whole number'
     )
   if env.batch_size != batch_size:
     raise foreign.InvalidEnvironmentError(

@@ -11,7 +11,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import foreign
-from disco_rl.environments import timesteps
+from disco_rl.environments import layouts
 
 UnusedEnvState = base.UnusedEnvState
 
@@ -38,7 +38,7 @@ class SingleStreamEnv(base.Environment):
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of the observation, 64-bit dtypes cast to 32."""
     specs = self._env.observation_spec()
-    timesteps.make_layout(type(self._env).__name__, 1, specs)  # Only checks.
+    layouts.make_layout(type(self._env).__name__, 1, specs)  # Only checks.
     return jax.tree.map(
       lambda spec: types.ArraySpec(
         tuple(spec.shape),
