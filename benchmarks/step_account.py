@@ -1,29 +1,27 @@
 """Accounts for the time of a learner step: where does every millisecond go?
 
-A profile of the program has the operations of every thread. Their times,
-without those of the operations inside them, are added up by kind and averaged
-over the cores, so that the parts sum to the time of a step:
+A profile of the program has the operations of every thread that starts them. At
+every moment, the time is divided equally among the operations that are running,
+and added up by kind, so that the parts sum to the time of a step:
 
   products      matrix products, with the softmax that XLA fuses into some
   element-wise  everything else that computes
   copies        copies, slices, broadcasts, concatenations
-  scheduling    starting operations, waiting for another thread
-  idle          no operation on this core, e.g. at the ends of operations that
-                cannot be divided evenly, and between calls
+  between       no operation is running: calls, loops, waiting for a thread
 
 The arithmetic limit is that of `arithmetic.py` at the speed of large products,
-measured in the same process.
+measured in the same process. The number of busy cores includes threads that
+help with an operation, which a profile does not show.
 
   python -m benchmarks.step_account --actions 3 18 --json account.json
 """
 
 import argparse
-import collections
 from collections.abc import Iterable
-import os
 import pathlib
 import re
 import tempfile
+import time
 from typing import Any
 
 import jax
@@ -33,7 +31,7 @@ from benchmarks import sizes
 from benchmarks import table
 from benchmarks import units
 
-PARTS = ('products', 'element-wise', 'copies', 'scheduling', 'idle')
+PARTS = ('products', 'element-wise', 'copies', 'between')
 
 # An operation: its name, start and end.
 _Event = tuple[str, float, float]
@@ -46,15 +44,12 @@ _COPIES = re.compile(
 _COMPUTING = re.compile(
   r'add|subtract|multiply|divide|exp|log|tanh|sqrt|reduce|max|select|compare'
 )
-_SCHEDULING = re.compile(
-  r'ThunkExecutor|while|conditional|call|SlinkyThread|end:'
-)
+# Operations that only contain others, and functions of the profiled library.
+_CONTAINERS = re.compile(r'.*::|while|conditional|call|end:')
 
 
 def part_of(name: str) -> str:
   """Returns the part of `PARTS` that an operation belongs to."""
-  if _SCHEDULING.match(name):
-    return 'scheduling'
   if _PRODUCTS.match(name):
     return 'products'
   if _COPIES.match(name) and not _COMPUTING.search(name):
@@ -62,26 +57,33 @@ def part_of(name: str) -> str:
   return 'element-wise'
 
 
-def exclusive_times(events: Iterable[_Event]) -> dict[str, float]:
-  """Adds up the times of operations, without the operations inside them.
+def times_of_parts(threads: Iterable[Iterable[_Event]]) -> dict[str, float]:
+  """Divides time among the operations that are running.
 
   Args:
-    events: the operations of one thread, properly nested.
+    threads: for each thread, its operations.
 
   Returns:
-    Name to time, in the unit of the events.
+    Time by part, without `'between'`, in the unit of the events.
   """
-  times: dict[str, float] = collections.defaultdict(float)
-  open_events: list[_Event] = []
-  for event in sorted(events, key=lambda x: (x[1], -x[2])):
-    name, start, end = event
-    while open_events and open_events[-1][2] <= start:
-      open_events.pop()
-    times[name] += end - start
-    if open_events:
-      times[open_events[-1][0]] -= min(end, open_events[-1][2]) - start
-    open_events.append(event)
-  return dict(times)
+  changes = []
+  for thread, events in enumerate(threads):
+    for index, (name, start, end) in enumerate(events):
+      if not _CONTAINERS.match(name) and end > start:
+        changes.append((start, 1, (thread, index), name))
+        changes.append((end, 0, (thread, index), name))
+  times = dict.fromkeys(PARTS[:-1], 0.0)
+  running: dict[tuple[int, int], str] = {}
+  before = 0.0
+  for moment, is_start, key, name in sorted(changes):
+    for other in running.values():
+      times[part_of(other)] += (moment - before) / len(running)
+    before = moment
+    if is_start:
+      running[key] = name
+    else:
+      del running[key]
+  return times
 
 
 def account(
@@ -104,31 +106,28 @@ def account(
   timing = units.alternate({'step': program.measure}, num_calls, 2)['step']
   with tempfile.TemporaryDirectory() as folder:
     with jax.profiler.trace(folder):
+      busy = time.process_time()
       seconds = sum(program.measure() for _ in range(num_calls))
+      busy = time.process_time() - busy
     (path,) = pathlib.Path(folder).rglob('*.xplane.pb')
     profile = jax.profiler.ProfileData.from_file(str(path))
-  num_cores = len(os.sched_getaffinity(0))
-  parts = dict.fromkeys(PARTS, 0.0)
-  for plane in profile.planes:
-    for line in plane.lines:
-      if not line.name.startswith('tf_XLA'):
-        continue  # Of Python.
-      times = exclusive_times(
-        (e.name, e.start_ns, e.start_ns + e.duration_ns)
-        for e in line.events
-        # The main thread waits for the others.
-        if 'wait for completion' not in e.name
-      )
-      for name, nanoseconds in times.items():
-        parts[part_of(name)] += 1e-6 * nanoseconds / num_calls / num_cores
+  lines = [
+    [(e.name, e.start_ns, e.start_ns + e.duration_ns) for e in line.events]
+    for plane in profile.planes
+    for line in plane.lines
+    if line.name.startswith('tf_XLA')  # Others are of Python.
+  ]
+  times = times_of_parts(lines)
+  parts = {k: 1e-6 * x / num_calls for k, x in times.items()}
   total = 1e3 * seconds / num_calls
-  parts['idle'] = total - sum(parts.values())
+  parts['between'] = total - sum(parts.values())
   limit = 1e3 * timing.unit_seconds * problem.gflop / units.UNIT_GFLOP
   return {
     'actions': num_actions,
     'step_ms': 1e3 * timing.seconds,
     'profiled_ms': total,
     'limit_ms': limit,
+    'busy_cores': busy / seconds,
     **parts,
   }
 
