@@ -90,7 +90,7 @@ class Config:
   max_grad_norm: float | None = None
   max_abs_update: float | None = None
   lifetimes: tuple[int, ...] = ()
-  rematerialize_all_but: int | None = 4
+  rematerialize_all_but: int | None = 3
   meta_gradient_mode: str = 'auto'
   weights: MetaLossWeights | Mapping[str, float] = dataclasses.field(
     default_factory=MetaLossWeights

@@ -13,7 +13,7 @@ def test_the_rematerialization_plan():
   make = lambda n, **kw: config_lib.Config(num_inner_updates=n, **kw)
   plan = lambda config: config.rematerialization_plan(config.num_inner_updates)
   assert plan(make(2)) == [(0, 1, False), (1, 2, False)]
-  assert plan(make(20)) == [(0, 1, False), (1, 16, True), (16, 20, False)]
+  assert plan(make(20)) == [(0, 1, False), (1, 17, True), (17, 20, False)]
   least = make(20, rematerialize_all_but=0)
   assert plan(least) == [(0, 1, True), (1, 20, True)]
   plain = make(20, rematerialize_all_but=None)
