@@ -276,7 +276,10 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
       ['--eval-every=1', '--eval-env=gym:Pendulum-v1'],
       'only discrete actions',
     ),
-    (['--devices=2'], 'cannot be sharded over 2 devices'),
+    (
+      ['--devices=2', '--num-agents=1'],
+      'cannot be sharded over 2 devices',
+    ),
     (['--resume=nowhere'], 'holds no run'),
   ],
 )
