@@ -5,10 +5,17 @@ it runs, so programs that work in blocks of rows seem to do almost nothing. Here
 the matrix products are counted from the sizes of the layers instead: 2·m·n·k
 operations for [m, k] x [k, n]. Exponentials, sums and the optimiser are not
 counted; at the speed of products they would take a few percent.
+
+For programs whose products no short formula gives, such as meta-gradients,
+`products` counts those of the traced program, loops as often as they run.
 """
 
+from collections.abc import Iterator
 import math
 from typing import Any
+
+import jax
+from jax.interpreters import partial_eval
 
 
 def learner_step(
@@ -160,3 +167,45 @@ def _mlp(sizes: tuple[int, ...]) -> int:
 def total(parts: dict[str, float]) -> float:
   """Adds up the GFLOP of all parts."""
   return math.fsum(parts.values())
+
+
+def products(traced: jax.stages.Traced) -> float:
+  """Counts the products of a traced program that its results depend on.
+
+  Args:
+    traced: from the method `trace` of a `jax.jit` function.
+
+  Returns:
+    GFLOP.
+  """
+  jaxpr = traced.jaxpr.jaxpr
+  used, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+  return 1e-9 * _flop(used)
+
+
+def _flop(jaxpr: Any) -> float:
+  """Counts the operations of the products of a jaxpr."""
+  total_flop = 0.0
+  for eqn in jaxpr.eqns:
+    inner = [_flop(own) for own in _inner_jaxprs(eqn)]
+    if eqn.primitive.name == 'dot_general':
+      left = eqn.invars[0].aval.shape
+      ((contracted, _), _) = eqn.params['dimension_numbers']
+      terms = math.prod(left[i] for i in contracted)
+      total_flop += 2.0 * terms * math.prod(eqn.outvars[0].aval.shape)
+    elif eqn.primitive.name == 'scan':
+      total_flop += eqn.params['length'] * sum(inner)
+    elif eqn.primitive.name == 'cond':
+      total_flop += max(inner)
+    else:
+      total_flop += sum(inner)
+  return total_flop
+
+
+def _inner_jaxprs(eqn: Any) -> Iterator[Any]:
+  """Yields the programs that an operation contains."""
+  for value in eqn.params.values():
+    for own in value if isinstance(value, tuple | list) else [value]:
+      own = getattr(own, 'jaxpr', own)
+      if hasattr(own, 'eqns'):
+        yield own

@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from benchmarks import arithmetic
 from benchmarks import learner_programs
 from benchmarks import sizes
 from benchmarks import table
@@ -56,31 +57,39 @@ _LABELS = {
 }
 
 
-class _Program:
+class Program:
   """A compiled meta-update, and its state.
 
   Attributes:
     trace_seconds: seconds of tracing and lowering.
     compile_seconds: seconds of compilation.
     temporaries_mb: megabytes of temporaries.
+    gflop: its products, see `arithmetic.products`.
   """
 
-  def __init__(self, lower: Callable[[], Any], state: Any, *inputs: Any):
+  def __init__(
+    self,
+    trace: Callable[..., jax.stages.Traced],
+    state: Any,
+    *inputs: Any,
+  ):
     """Compiles the program.
 
     Args:
-      lower: traces and lowers the program.
+      trace: traces the program for its arguments.
       state: its first argument, which the first of its results replaces.
       *inputs: its other arguments.
     """
     self._state = state
     self._inputs = inputs
     start = time.perf_counter()
-    lowered = lower()
+    program = trace(state, *inputs)
+    lowered = program.lower()
     traced = time.perf_counter()
     self._compiled: Any = lowered.compile()
     self.trace_seconds = traced - start
     self.compile_seconds = time.perf_counter() - traced
+    self.gflop = arithmetic.products(program)
     memory = self._compiled.memory_analysis()
     self.temporaries_mb = memory.temp_size_in_bytes / 1e6
 
@@ -93,14 +102,22 @@ class _Program:
     return time.perf_counter() - begin
 
 
-def _trainer_program(
+def trainer_program(
   settings: Any,
   num_agents: int,
   config: config_lib.Config,
-  num_devices: int,
-  num_lane_shards: int,
-) -> _Program:
-  """Compiles the meta-update of the library, with acting."""
+  num_devices: int = 1,
+  num_lane_shards: int = 1,
+) -> Program:
+  """Compiles the meta-update of the library, with acting, on Catch.
+
+  Args:
+    settings: see `agent_settings`.
+    num_agents: number of agents, in one group.
+    config: see `config`.
+    num_devices: number of devices.
+    num_lane_shards: over how many of them the agents are sharded.
+  """
   group = trainer_lib.Group(
     registry.environment_fn('catch', rows=5, columns=5), settings, num_agents
   )
@@ -110,12 +127,12 @@ def _trainer_program(
   trainer = trainer_lib.Trainer([group], config, placement=placement)
   rng = jax.random.PRNGKey(0)
   state = trainer.init(rng, trainer.init_params(rng))
-  return _Program(lambda: trainer.lower(state, rng), state, rng)
+  return Program(trainer.trace, state, rng)
 
 
 def _naive_program(
   settings: Any, num_agents: int, config: config_lib.Config
-) -> _Program:
+) -> Program:
   """Compiles the plain meta-update, on random experience, without acting."""
   batching = config.batching
   rng = jax.random.PRNGKey(0)
@@ -145,7 +162,7 @@ def _naive_program(
   state = (eta, init(eta), learners)
   # The state is the first of its results, as it is of the library's.
   step = jax.jit(lambda *args: (update(*args), None), donate_argnums=0)
-  return _Program(lambda: step.lower(state, train, valid), state, train, valid)
+  return Program(step.trace, state, train, valid)
 
 
 def agent_settings(size: str) -> Any:
@@ -159,6 +176,31 @@ def agent_settings(size: str) -> Any:
     if size != 'published':
       settings.value_fn.net_args.dense = (64, 64)
   return settings
+
+
+def config(
+  num_inner_updates: int, num_envs: int, num_steps: int, **options: Any
+) -> config_lib.Config:
+  """Makes the sizes of a meta-update, in which all experience is fresh.
+
+  Args:
+    num_inner_updates: N.
+    num_envs: environments, and batch size, of each agent.
+    num_steps: L, the steps of a trajectory.
+    **options: further fields of the config.
+
+  Returns:
+    The config.
+  """
+  batching = batching_lib.Batching(
+    batch_size=num_envs,
+    rollout_length=num_steps,
+    num_envs=num_envs,
+    fresh_in_batch=True,
+  )
+  return config_lib.Config(
+    batching=batching, num_inner_updates=num_inner_updates, **options
+  )
 
 
 def benchmark(
@@ -189,29 +231,19 @@ def benchmark(
     updates that were differentiated per second.
   """
   settings = agent_settings(size)
-  batching = batching_lib.Batching(
-    batch_size=num_envs,
-    rollout_length=num_steps,
-    num_envs=num_envs,
-    fresh_in_batch=True,
-  )
   programs = {}
   for mode in modes:
-    config = config_lib.Config(
-      batching=batching,
-      num_inner_updates=num_inner_updates,
-      **MODES[mode],
-    )
+    own = config(num_inner_updates, num_envs, num_steps, **MODES[mode])
     if mode == 'naive':
-      programs[mode] = _naive_program(settings, num_agents, config)
+      programs[mode] = _naive_program(settings, num_agents, own)
     elif mode == 'sharded':
       number = math.gcd(num_agents, len(jax.devices()))
-      programs[mode] = _trainer_program(
-        settings, num_agents, config, number, number
+      programs[mode] = trainer_program(
+        settings, num_agents, own, number, number
       )
     else:
-      programs[mode] = _trainer_program(
-        settings, num_agents, config, num_devices, 1
+      programs[mode] = trainer_program(
+        settings, num_agents, own, num_devices, 1
       )
   timings = units.alternate(
     {mode: program.measure for mode, program in programs.items()}, num_rounds

@@ -195,9 +195,9 @@ class Trainer:
     averages |= groups_lib.average_returns(self.group_names, group_logs)
     return state, UpdateLog(averages, per_agent)
 
-  def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
-    """Lowers the program of `update`, for inspection, without compiling it."""
-    return self._update.lower(state, rng)
+  def trace(self, state: TrainState, rng: chex.PRNGKey) -> jax.stages.Traced:
+    """Traces the program of `update`, for inspection, without compiling it."""
+    return self._update.trace(state, rng)
 
   def from_checkpoint(self, saved: TrainState) -> TrainState:
     """Puts a saved state on the devices."""

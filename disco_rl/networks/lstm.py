@@ -200,9 +200,7 @@ def _recurrence_jvp(reverse: bool, primals: Any, tangents: Any) -> Any:
     axis=-1,
   )  # [T, B, 4H], of the cell in i, g and f, and of the hidden vector in o.
   cell_slope = o * (1 - jnp.square(tanh_cell))  # Of the hidden vector.
-  inputs_dot = (
-    gates_x_dot + before(state.hidden, outs.hidden) @ w_h_dot + b_dot
-  )
+  inputs_dot = gates_x_dot + before(state.hidden, outs.hidden) @ w_h_dot + b_dot
 
   def step(state_dot: hk.LSTMState, inputs: Any) -> Any:
     input_dot, slope, cell_slope_t, forget, keep_t = inputs

@@ -65,8 +65,10 @@ def test_meta_updates(monkeypatch):
     state = trainer.init(jax.random.PRNGKey(8), eta)
     # In optimised code, unlike other tests: some gradients are as small as the
     # rounding errors of the published harness, and Adam enlarges them.
-    update = trainer.lower(state, jax.random.PRNGKey(0)).compile(
-      compiler_options={'xla_backend_optimization_level': 3}
+    update = (
+      trainer.trace(state, jax.random.PRNGKey(0))
+      .lower()
+      .compile(compiler_options={'xla_backend_optimization_level': 3})
     )
     monkeypatch.setattr(trainer, '_update', update)
     for i in range(2):

@@ -223,7 +223,7 @@ def test_the_program_does_not_grow_with_the_number_of_agents():
     trainer = small_meta.make_trainer(small_meta.make_group(num_agents))
     rng = jax.random.PRNGKey(0)
     state = jax.eval_shape(trainer._init, rng, trainer.eta_spec)
-    lines.append(len(trainer.lower(state, rng).as_text().splitlines()))
+    lines.append(len(trainer.trace(state, rng).lower().as_text().splitlines()))
   assert lines[0] == lines[1]
 
 

@@ -1,19 +1,22 @@
-"""Accounts for the time of a learner step: where does every millisecond go?
+"""Accounts for the time of a program: where does every millisecond go?
 
-A profile of the program has the operations of every thread that starts them. At
-every moment, the time is divided equally among the operations that are running,
-and added up by kind, so that the parts sum to the time of a step:
+It profiles learner steps and meta-updates. A profile has the operations of
+every thread that starts them. At every moment, the time is divided equally
+among the operations that are running, and added up by kind, so that the parts
+sum to the time of a call:
 
   products      matrix products, with the softmax that XLA fuses into some
   element-wise  everything else that computes
   copies        copies, slices, broadcasts, concatenations
   between       no operation is running: calls, loops, waiting for a thread
 
-The arithmetic limit is that of `arithmetic.py` at the speed of large products,
-measured in the same process. The number of busy cores includes threads that
-help with an operation, which a profile does not show.
+The arithmetic limit is the products of the traced program (`arithmetic.py`) at
+the speed of large products, measured in the same process. The number of busy
+cores includes threads that help with an operation, which a profile does not
+show.
 
-  python -m benchmarks.step_account --actions 3 18 --json account.json
+  python -m benchmarks.account --actions 3 18 --json account.json
+  python -m benchmarks.account --actions 3 --meta-updates published small
 """
 
 import argparse
@@ -27,9 +30,13 @@ from typing import Any
 import jax
 
 from benchmarks import learner_programs
+from benchmarks import meta_update
 from benchmarks import sizes
 from benchmarks import table
 from benchmarks import units
+
+# Agents, inner updates and environments of a meta-update, by its size.
+MEASURED_UPDATES = {'published': (2, 2, 32), 'small': (8, 4, 16)}
 
 PARTS = ('products', 'element-wise', 'copies', 'between')
 
@@ -87,23 +94,21 @@ def times_of_parts(threads: Iterable[Iterable[_Event]]) -> dict[str, float]:
 
 
 def account(
-  num_actions: int, size: str = 'published', num_calls: int = 10
+  name: str, program: Any, gflop: float, num_calls: int = 10
 ) -> dict[str, Any]:
-  """Profiles learner steps.
+  """Profiles a program.
 
   Args:
-    num_actions: A.
-    size: one of `sizes.NAMES`.
-    num_calls: how many steps to profile.
+    name: what it computes.
+    program: its method `measure` runs it once and returns seconds.
+    gflop: the arithmetic that it cannot avoid.
+    num_calls: how many calls to profile.
 
   Returns:
-    Milliseconds by part, with their total, and the arithmetic limit.
+    Milliseconds of a call by part, their total, the arithmetic limit, and the
+    number of operations.
   """
-  problem = learner_programs.Problem(
-    sizes.agent_settings(size), num_actions, num_steps=29, batch_size=64
-  )
-  program = learner_programs.Program('summary', problem)
-  timing = units.alternate({'step': program.measure}, num_calls, 2)['step']
+  timing = units.alternate({name: program.measure}, num_calls, 2)[name]
   with tempfile.TemporaryDirectory() as folder:
     with jax.profiler.trace(folder):
       busy = time.process_time()
@@ -121,15 +126,57 @@ def account(
   parts = {k: 1e-6 * x / num_calls for k, x in times.items()}
   total = 1e3 * seconds / num_calls
   parts['between'] = total - sum(parts.values())
-  limit = 1e3 * timing.unit_seconds * problem.gflop / units.UNIT_GFLOP
+  num_operations = sum(
+    not _CONTAINERS.match(name) for events in lines for name, *_ in events
+  )
   return {
-    'actions': num_actions,
-    'step_ms': 1e3 * timing.seconds,
+    'program': name,
+    'call_ms': 1e3 * timing.seconds,
     'profiled_ms': total,
-    'limit_ms': limit,
+    'limit_ms': 1e3 * timing.unit_seconds * gflop / units.UNIT_GFLOP,
     'busy_cores': busy / seconds,
     **parts,
+    'operations': num_operations // num_calls,
   }
+
+
+def learner_step(num_actions: int, size: str, num_calls: int) -> dict[str, Any]:
+  """Profiles learner steps of an agent.
+
+  Args:
+    num_actions: A.
+    size: one of `sizes.NAMES`.
+    num_calls: how many steps to profile.
+
+  Returns:
+    See `account`.
+  """
+  problem = learner_programs.Problem(
+    sizes.agent_settings(size), num_actions, num_steps=29, batch_size=64
+  )
+  program = learner_programs.Program('summary', problem)
+  name = f'learner step, {num_actions} actions'
+  return account(name, program, problem.gflop, num_calls)
+
+
+def meta_updates(size: str, num_calls: int) -> dict[str, Any]:
+  """Profiles meta-updates, of the sizes that `benchmarks.all` measures.
+
+  Args:
+    size: one of `sizes.NAMES`.
+    num_calls: how many meta-updates to profile.
+
+  Returns:
+    See `account`.
+  """
+  num_agents, num_updates, num_envs = MEASURED_UPDATES[size]
+  program = meta_update.trainer_program(
+    meta_update.agent_settings(size),
+    num_agents,
+    meta_update.config(num_updates, num_envs, num_steps=16),
+  )
+  name = f'{size} meta-update, {num_agents} agents, N = {num_updates}'
+  return account(name, program, program.gflop, num_calls)
 
 
 def main() -> None:
@@ -137,17 +184,23 @@ def main() -> None:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('--actions', type=int, nargs='+', default=[3, 18])
+  parser.add_argument('--actions', type=int, nargs='*', default=[3, 18])
   parser.add_argument('--size', choices=sizes.NAMES, default='published')
+  parser.add_argument(
+    '--meta-updates', nargs='*', choices=sizes.NAMES, default=[]
+  )
   parser.add_argument('--calls', type=int, default=10)
   parser.add_argument('--json', help='file to write the results to')
   arguments = parser.parse_args()
-  if min(*arguments.actions, arguments.calls) < 1:
+  if min(*arguments.actions, arguments.calls, 1) < 1:
     parser.error('--actions and --calls must be at least 1')
+  if not arguments.actions and not arguments.meta_updates:
+    parser.error('nothing to do without --actions and --meta-updates')
   rows = [
-    account(number, arguments.size, arguments.calls)
+    learner_step(number, arguments.size, arguments.calls)
     for number in arguments.actions
   ]
+  rows += [meta_updates(x, arguments.calls) for x in arguments.meta_updates]
   table.report(rows, arguments.json)
 
 

@@ -1,8 +1,8 @@
-"""The account of a learner step's time."""
+"""The account of a program's time."""
 
 import pytest
 
-from benchmarks import step_account
+from benchmarks import account
 
 
 def test_time_is_divided_among_running_operations():
@@ -10,7 +10,7 @@ def test_time_is_divided_among_running_operations():
     [('while', 0.0, 10.0), ('dot', 1.0, 5.0), ('copy.3', 5.0, 6.0)],
     [('dot.2', 2.0, 3.0), ('add_fusion', 3.0, 7.0)],
   ]
-  times = step_account.times_of_parts(threads)
+  times = account.times_of_parts(threads)
   # From 3 to 5, two operations are running, and from 5 to 6.
   assert times == {'products': 3.0, 'element-wise': 2.5, 'copies': 0.5}
 
@@ -29,12 +29,19 @@ def test_time_is_divided_among_running_operations():
   ],
 )
 def test_operations_have_a_part(name, part):
-  assert step_account.part_of(name) == part
+  assert account.part_of(name) == part
 
 
 @pytest.mark.slow
-def test_the_parts_sum_to_the_step():
-  account = step_account.account(2, 'small', num_calls=2)
-  total = sum(account[part] for part in step_account.PARTS)
-  assert total == pytest.approx(account['profiled_ms'])
-  assert account['products'] > 0 and account['element-wise'] > 0
+@pytest.mark.parametrize('program', ['learner_step', 'meta_updates'])
+def test_the_parts_sum_to_the_whole(program, monkeypatch):
+  monkeypatch.setitem(account.MEASURED_UPDATES, 'small', (1, 1, 2))
+  if program == 'learner_step':
+    row = account.learner_step(2, 'small', num_calls=2)
+  else:
+    row = account.meta_updates('small', num_calls=2)
+  total = sum(row[part] for part in account.PARTS)
+  assert total == pytest.approx(row['profiled_ms'])
+  assert row['products'] > 0 and row['element-wise'] > 0
+  assert 0 < row['limit_ms'] < row['call_ms']
+  assert row['operations'] > 100
