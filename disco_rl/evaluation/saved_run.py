@@ -17,6 +17,7 @@ import numpy as np
 from disco_rl import agent as agent_lib
 from disco_rl import fields
 from disco_rl import types
+from disco_rl.config import checks
 from disco_rl.environments import base
 from disco_rl.environments import registry
 from disco_rl.evaluation import plan as plan_lib
@@ -119,8 +120,11 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
       f'agent; its rule is disco_rl.load_rule({str(folder.path)!r})'
     )
   plan = plan_lib.plan_of_folder(folder)
-  settings = plan.settings
-  env_fn = registry.environment_fn(plan.request['env'], **settings.env)
+  settings, env_name = plan.settings, plan.request['env']
+  env_settings = dict(settings.env)
+  if checks.has_workers(env_name):
+    env_settings['num_workers'] = 0  # For the one stream of an episode.
+  env_fn = registry.environment_fn(env_name, **env_settings)
   env = env_fn(1, 0)
   try:
     an_agent = agent_lib.Agent.for_environment(env, settings.agent)
