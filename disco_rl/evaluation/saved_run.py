@@ -16,7 +16,9 @@ import numpy as np
 
 from disco_rl import agent as agent_lib
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl import types
+from disco_rl.config import arguments
 from disco_rl.config import checks
 from disco_rl.environments import base
 from disco_rl.environments import registry
@@ -81,10 +83,13 @@ class SavedRun:
       The episode.
 
     Raises:
-      ValueError: if the run has no such seed.
+      ValueError: if the run has no such seed, or an argument is not valid.
     """
-    if seed is None:
-      seed = min(self.params)
+    seed = min(self.params) if seed is None else seed
+    seed = fields.check(fields.SEED, 'seed', seed)
+    episode_seed = fields.check(fields.SEED, 'episode_seed', episode_seed)
+    max_steps = schema.check_as('max_steps', 'steps', max_steps)
+    arguments.check_flag('greedy', greedy)
     if seed not in self.params:
       raise ValueError(
         f'the run has the seeds {sorted(self.params)}, not {seed}'

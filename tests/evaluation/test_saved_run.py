@@ -44,6 +44,15 @@ def test_a_trained_agent_plays(trained):
   assert np.mean([episode.total_return for episode in episodes]) > 0
   with pytest.raises(ValueError, match=r'has the seeds \[0, 1\], not 7'):
     run.play(7)
+  for wrong in (
+    dict(seed=[0]),
+    dict(episode_seed=1.5),
+    dict(episode_seed=-1),
+    dict(max_steps=0),
+    dict(greedy='no'),
+  ):
+    with pytest.raises(ValueError, match=f'^{next(iter(wrong))} must be '):
+      run.play(**wrong)
 
 
 def test_a_run_that_was_stopped_is_opened_at_its_checkpoint(trained, tmp_path):
