@@ -264,6 +264,25 @@ def shorten(value: Any, length: int = 60) -> str:
   return f'{text}...' if rest > 0 else text
 
 
+def printable(text: str, length: int) -> str:
+  """Returns a text in one line that can be printed, truncated if it is long.
+
+  Args:
+    text: any text, e.g. a message with a name from a file or a command line.
+    length: largest number of characters to show.
+
+  Returns:
+    The text, with `?` for characters that a terminal might obey; `...` marks a
+    truncated one.
+  """
+  shown = text[:length]
+  if not shown.isprintable():
+    shown = ''.join(
+      c if c.isprintable() else ' ' if c.isspace() else '?' for c in shown
+    )
+  return f'{shown}...' if len(text) > length else shown
+
+
 def _is_within_limits(field: Field, value: Any) -> bool:
   """Returns whether a value and its items are within the limits of a field."""
   if field.limit is not None and abs(value) > field.limit:

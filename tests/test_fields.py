@@ -85,3 +85,9 @@ def test_echoes_are_short():
   assert len(fields.shorten([0] * 1000)) < 70
   assert fields.shorten([1, 'a\nb']) == "[1, 'a\\nb']"
   assert fields.shorten(Broken()) == 'a Broken'
+
+
+def test_texts_are_printed_in_one_line():
+  assert fields.printable('a  b/é.npz', 20) == 'a  b/é.npz'
+  assert fields.printable('a\nb\x1b[31m\u202e\udc80', 20) == 'a b?[31m??'
+  assert fields.printable('x' * 10**7, 4) == 'xxxx...'

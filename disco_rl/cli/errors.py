@@ -4,8 +4,12 @@ from collections.abc import Iterator
 import contextlib
 import traceback
 
+from disco_rl import fields
 from disco_rl.runs import console
 from disco_rl.runs import os_errors
+
+# Longer messages are cut; the names in them are from users and from files.
+_MAX_MESSAGE = 2000
 
 
 class UsageError(ValueError):
@@ -83,7 +87,8 @@ def report(
   if show_traceback:
     cause = error.__cause__ or error
     console.complain(''.join(traceback.format_exception(cause)))
-  console.complain(f'disco-rl {command}: {error.word}: {error}')
+  message = fields.printable(str(error), _MAX_MESSAGE)
+  console.complain(f'disco-rl {command}: {error.word}: {message}')
   if error.advice:
     console.complain(error.advice)
   return error.exit_code

@@ -27,9 +27,7 @@ class Parser(argparse.ArgumentParser):
 
   def error(self, message: str) -> NoReturn:
     """Prints usage and the message, truncated if it is long, and exits."""
-    if len(message) > _MAX_MESSAGE:
-      message = f'{message[:_MAX_MESSAGE]}...'
-    super().error(message)
+    super().error(fields.printable(message, _MAX_MESSAGE))
 
 
 def whole_number(text: str) -> int:

@@ -70,24 +70,50 @@ def check_rule_name(agent: config_dict.ConfigDict, kind: str) -> None:
     )
 
 
-def check_streams(
-  env: str,
-  sizes: batching_lib.Batching,
-  num_seeds: int,
-  group: str = 'batching',
-) -> None:
-  """Raises a `ValueError` for more environments in Python than are accepted.
+def has_workers(env: str) -> bool:
+  """Returns whether an environment can be stepped in worker processes.
 
   Args:
-    env: their name.
+    env: its name.
+  """
+  field = registry.settings_fields(env).get('num_workers')
+  return field is fields.WORKERS
+
+
+def check_streams(
+  group: str,
+  env: str,
+  settings: Mapping[str, Any],
+  sizes: batching_lib.Batching,
+  num_seeds: int,
+  sizes_group: str = 'batching',
+) -> None:
+  """Checks the number of environments that run in Python, and their workers.
+
+  Args:
+    group: path of the environment's settings.
+    env: its name; nothing is checked for one that is in JAX.
+    settings: its settings.
     sizes: the sizes of one agent's batches.
     num_seeds: number of agents.
-    group: path of the sizes' settings.
+    sizes_group: path of the sizes' settings.
+
+  Raises:
+    ValueError: if there are more than are accepted, or if they cannot be
+      divided among the workers.
   """
+  if not registry.is_on_host(env):
+    return
   total = sizes.num_envs * num_seeds
   if total > _MAX_HOST_STREAMS:
     raise ValueError(
-      f'{group}.num_envs ({sizes.num_envs}) for each of {num_seeds} seeds '
-      f'makes {total} environments {env}, which run in Python: at most '
+      f'{sizes_group}.num_envs ({sizes.num_envs}) for each of {num_seeds} '
+      f'seeds makes {total} environments {env}, which run in Python: at most '
       f'{_MAX_HOST_STREAMS} are accepted'
+    )
+  num_workers = settings['num_workers'] if has_workers(env) else 0
+  if num_workers and sizes.num_envs % num_workers:
+    raise ValueError(
+      f'{group}.num_workers must be 0 or divide {sizes_group}.num_envs '
+      f'({sizes.num_envs}), got {num_workers}'
     )

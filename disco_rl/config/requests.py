@@ -10,6 +10,7 @@ from disco_rl import fields
 from disco_rl import schema
 from disco_rl.config import arguments
 from disco_rl.environments import factories
+from disco_rl.rule_zoo import store
 
 _LONGEST = 100  # Characters of a user's words in a message.
 
@@ -118,6 +119,7 @@ def prepare(
   Raises:
     ValueError: if an entry is unknown or not valid.
     ForeignCodeError: if a module cannot be imported.
+    RuleFileError: if an environment variable names an unusable folder.
   """
   known = {*defaults, 'seeds'}
   completed = {**defaults, **request}
@@ -142,6 +144,7 @@ def prepare(
   schema.check_mapping('settings', completed['settings'])
   check_said_once({}, [(path_of(x), f'--set {x}') for x in completed['set']])
   factories.import_modules(completed['use'])
+  store.check_variables()  # Also if the run needs no rule file.
   _check_jax()  # The modules may have changed its settings, too.
   completed['settings'] = completed['settings'] or {}
   if steps is not None:

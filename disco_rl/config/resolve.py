@@ -171,8 +171,9 @@ def evaluation(
   networks.check_arguments(layers.settings.agent.net_settings, 'agent')
   sizes = batching_lib.from_settings(layers.settings.batching, 'batching')
   batching_lib.check_steps(layers.settings.steps, sizes, 'steps')
-  if env and registry.is_on_host(env):
-    checks.check_streams(env, sizes, len(layers.settings.seeds))
+  if env:
+    num_seeds = len(layers.settings.seeds)
+    checks.check_streams('env', env, layers.settings.env, sizes, num_seeds)
   _end_schedule(layers, sizes)
   return layers
 
@@ -292,10 +293,10 @@ def meta_training(
     batching_lib.check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
     seeds = range(layers.settings.eval.num_seeds)
     for name in eval_envs:
-      own = layers.settings.eval.env[name]
-      checks.check_env_seeds(f'eval.env.{name}', own, seeds)
-      if registry.is_on_host(name):
-        checks.check_streams(name, sizes, len(seeds), 'eval.batching')
+      group, own = f'eval.env.{name}', layers.settings.eval.env[name]
+      checks.check_env_seeds(group, own, seeds)
+      where = 'eval.batching'
+      checks.check_streams(group, name, own, sizes, len(seeds), where)
   return layers
 
 

@@ -1,6 +1,7 @@
 """Finds and calls functions of user modules, `package.module:function`."""
 
 from collections.abc import Callable, Iterable
+import contextlib
 import importlib
 import os
 import sys
@@ -77,7 +78,8 @@ def nearest(module: str, function: str) -> str:
     The end of a message, see `utils.did_you_mean`.
   """
   members = vars(sys.modules[module]) if module in sys.modules else {}
-  return utils.did_you_mean(function, [k for k in members if k[:1] != '_'])
+  functions = [k for k, x in members.items() if k[:1] != '_' and callable(x)]
+  return utils.did_you_mean(function, functions)
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -112,8 +114,9 @@ def _import(name: str) -> Any:
       'my_package.environments'
     )
   # Modules in the current folder are importable, as with `python -m`.
-  if os.getcwd() not in sys.path:
-    sys.path.append(os.getcwd())
+  with contextlib.suppress(OSError):  # It may have been removed.
+    if os.getcwd() not in sys.path:
+      sys.path.append(os.getcwd())
   with foreign.boundary(f'cannot import {name}', passes=_NoSuchModuleError):
     try:
       return importlib.import_module(name)

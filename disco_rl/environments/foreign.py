@@ -16,6 +16,8 @@ import threading
 import traceback
 from typing import Any
 
+from disco_rl import fields
+
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _STANDARD_LIBRARY = pathlib.Path(sysconfig.get_path('stdlib'))
 _INSTALLED = ('site-packages', 'dist-packages')
@@ -102,12 +104,7 @@ def one_line(message: str) -> str:
   Returns:
     At most 300 characters, and `...` if there were more.
   """
-  message = ' '.join(message.split())
-  # Nothing that a terminal would obey.
-  message = ''.join(c if c.isprintable() else '?' for c in message)
-  if len(message) > _LONGEST_MESSAGE:
-    message = f'{message[:_LONGEST_MESSAGE]}...'
-  return message
+  return fields.printable(' '.join(message.split()), _LONGEST_MESSAGE)
 
 
 def with_place(text: str, frames: Sequence[tuple[str, int]]) -> str:

@@ -53,7 +53,8 @@ class Evaluation(NamedTuple):
     Returns:
       Seed to average return.
     """
-    return metrics.average_returns(self.rows, num_iterations)
+    last = schema.check_as('num_iterations', 'steps', num_iterations)
+    return metrics.average_returns(self.rows, last)
 
   def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
     """Draws the learning curves.
@@ -140,7 +141,7 @@ def evaluate(
     kind = agent_settings.update_rule_name if agent_settings else 'disco'
     rule = rule_lib.Rule(kind, kind, rule)
   schema.check_as('num_iterations', 'steps', num_iterations)
-  schema.check('num_seeds', num_seeds)
+  count = schema.check('num_seeds', num_seeds)
   if seeds is not None and arguments.is_given(num_seeds):
     raise ValueError('give seeds or num_seeds, not both')
   changes: dict[str, Any] = {}
@@ -174,7 +175,7 @@ def evaluate(
     steps=num_iterations,
     seeds=list(
       schema.check(
-        'seeds', list(range(num_seeds)) if seeds is None else _as_list(seeds)
+        'seeds', list(range(count)) if seeds is None else _as_list(seeds)
       )
     ),
     devices=0 if devices is None else len(devices),

@@ -53,6 +53,7 @@ class Plan(plan_lib.Plan):
 
   command = 'eval'
   unit = 'iteration'
+  private = actors.PRIVATE
 
   def __init__(
     self,
@@ -141,7 +142,7 @@ class Plan(plan_lib.Plan):
     every = self.settings.checkpoint_every
     return [
       hooks.Checkpoint(
-        trainable, folder.state_path, every, private=actors.PRIVATE
+        trainable, folder.state_path, every, private=self.private
       ),
       hooks.Pictures(every, lambda: self._draw(rows, folder.curve_path)),
     ]
@@ -224,7 +225,9 @@ def plan_of_folder(
   Returns:
     The plan.
   """
-  request = plan_lib.request_of_folder(folder, objects is not None)
+  request = plan_lib.request_of_folder(
+    folder, resolve.EVALUATION, objects is not None
+  )
   request = requests.prepare(request, resolve.EVALUATION, steps=steps)
   return Plan(request, _rule_of_folder(folder, request['rule']), objects)
 

@@ -16,7 +16,10 @@ import numpy as np
 
 from disco_rl import agent as agent_lib
 from disco_rl import fields
+from disco_rl import schema
 from disco_rl import types
+from disco_rl.config import arguments
+from disco_rl.config import checks
 from disco_rl.environments import base
 from disco_rl.environments import registry
 from disco_rl.evaluation import plan as plan_lib
@@ -80,10 +83,13 @@ class SavedRun:
       The episode.
 
     Raises:
-      ValueError: if the run has no such seed.
+      ValueError: if the run has no such seed, or an argument is not valid.
     """
-    if seed is None:
-      seed = min(self.params)
+    seed = min(self.params) if seed is None else seed
+    seed = fields.check(fields.SEED, 'seed', seed)
+    episode_seed = fields.check(fields.SEED, 'episode_seed', episode_seed)
+    max_steps = schema.check_as('max_steps', 'steps', max_steps)
+    arguments.check_flag('greedy', greedy)
     if seed not in self.params:
       raise ValueError(
         f'the run has the seeds {sorted(self.params)}, not {seed}'
@@ -119,8 +125,11 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
       f'agent; its rule is disco_rl.load_rule({str(folder.path)!r})'
     )
   plan = plan_lib.plan_of_folder(folder)
-  settings = plan.settings
-  env_fn = registry.environment_fn(plan.request['env'], **settings.env)
+  settings, env_name = plan.settings, plan.request['env']
+  env_settings = dict(settings.env)
+  if checks.has_workers(env_name):
+    env_settings['num_workers'] = 0  # For the one stream of an episode.
+  env_fn = registry.environment_fn(env_name, **env_settings)
   env = env_fn(1, 0)
   try:
     an_agent = agent_lib.Agent.for_environment(env, settings.agent)

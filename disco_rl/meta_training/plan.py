@@ -85,6 +85,7 @@ class Plan(plan_lib.Plan):
 
   command = 'meta-train'
   unit = 'meta-update'
+  private = actors.PRIVATE
 
   def __init__(
     self,
@@ -202,7 +203,7 @@ class Plan(plan_lib.Plan):
     every = self.settings.checkpoint_every
     all_hooks: list[Any] = [
       hooks.Checkpoint(
-        trainable, folder.state_path, every, private=actors.PRIVATE
+        trainable, folder.state_path, every, private=self.private
       ),
       hooks.Periodic(every, lambda _, state: self.started(folder, state)),
       hooks.Pictures(every, lambda: _draw(rows, folder)),
@@ -345,7 +346,9 @@ def plan_of_folder(
   Returns:
     The plan.
   """
-  request = plan_lib.request_of_folder(folder, objects is not None)
+  request = plan_lib.request_of_folder(
+    folder, resolve.META_TRAINING, objects is not None
+  )
   request = requests.prepare(request, resolve.META_TRAINING, steps=steps)
   rule = None
   if request['init'] != resolve.RANDOM:

@@ -68,7 +68,7 @@ def check_variables() -> None:
   Otherwise, a rule of the same name might be loaded from another folder.
   """
   weights = os.environ.get(_WEIGHTS_VARIABLE)
-  if weights and not pathlib.Path(weights).is_dir():
+  if weights and not os.path.isdir(weights):
     raise RuleFileError(
       f'{_WEIGHTS_VARIABLE} is {fields.shorten(weights)}, which is not a folder'
     )
@@ -76,7 +76,7 @@ def check_variables() -> None:
   if not cache:
     return
   above = pathlib.Path(cache).absolute()
-  while not above.exists() and above != above.parent:
+  while not os.path.exists(above) and above != above.parent:
     above = above.parent
   if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
     raise RuleFileError(

@@ -61,6 +61,25 @@ def check(
     _check_names(path, 'eval_env', request.get('eval_env', []), 'meta-train')
 
 
+def check_request(
+  path: str | os.PathLike[str],
+  request: Mapping[str, Any],
+  names: Iterable[str],
+) -> None:
+  """Raises a `RunFolderError` if entries of a run's request are missing.
+
+  Their defaults would make another run.
+
+  Args:
+    path: path of the folder.
+    request: the request in its config.
+    names: the entries that every request has.
+  """
+  for name in names:
+    if name not in request:
+      raise _damaged(path, f'its request has no {name}')
+
+
 def _check_names(path: Any, name: str, value: Any, command: Any) -> None:
   """Checks an entry with environments: one, or a list in meta-training."""
   field, words = fields.Field(str), 'the name of an environment'

@@ -1,11 +1,14 @@
-"""Checks that a state is finite before it is saved."""
+"""Checks that a state is finite, before it is saved and after it is loaded."""
 
 from collections.abc import Set
+import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from disco_rl.runs import checkpoint
 
 
 class NonFiniteStateError(ArithmeticError):
@@ -31,9 +34,42 @@ def check(tree: Any, private: Set[str] = frozenset()) -> None:
   """Raises a `NonFiniteStateError` for a tree with NaN or infinity.
 
   Args:
+    tree: see `find`.
+    private: see `find`.
+  """
+  array = find(tree, private)
+  if array is not None:
+    raise NonFiniteStateError(array)
+
+
+def check_loaded(
+  path: str | os.PathLike[str], tree: Any, private: Set[str] = frozenset()
+) -> None:
+  """Raises a `CheckpointError` for a checkpoint with NaN or infinity.
+
+  Args:
+    path: path of its file.
+    tree: the tree that was loaded, see `find`.
+    private: see `find`.
+  """
+  array = find(tree, private)
+  if array is not None:
+    raise checkpoint.CheckpointError(
+      f'{os.fspath(path)} has NaN or infinity in {array}, which is never '
+      'saved: the file was changed'
+    )
+
+
+def find(tree: Any, private: Set[str] = frozenset()) -> str | None:
+  """Finds NaN or infinity in a tree.
+
+  Args:
     tree: tree of arrays and numbers, on the host or on devices.
     private: names of fields or entries that are not checked, nor anything below
       them.
+
+  Returns:
+    The path of the first array that is not finite; None if there is none.
   """
   for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
     dtype = getattr(leaf, 'dtype', None)
@@ -44,7 +80,8 @@ def check(tree: Any, private: Set[str] = frozenset()) -> None:
     if not is_float or not private.isdisjoint(_names(path)):
       continue
     if not _is_finite(np.asarray(leaf)):
-      raise NonFiniteStateError('/'.join(_names(path)) or 'the only array')
+      return '/'.join(_names(path)) or 'the only array'
+  return None
 
 
 def _names(path: Any) -> list[str]:

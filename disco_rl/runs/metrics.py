@@ -144,7 +144,7 @@ def read_csv(
     rows = [
       _parse_row(found, row, number) for number, row in enumerate(table, 2)
     ]
-    _check_unique(rows)
+    _check_order(rows)
     return rows
   except (csv.Error, ValueError) as error:
     raise reading.UnreadableFileError(
@@ -323,10 +323,16 @@ def _check_columns(found: Sequence[str], columns: Sequence[str]) -> None:
   )
 
 
-def _check_unique(rows: Sequence[Row]) -> None:
-  """Raises a `ValueError` for two rows of the same iteration and seed."""
-  known = set()
+def _check_order(rows: Sequence[Row]) -> None:
+  """Raises a `ValueError` if rows are repeated or not in their order."""
+  known, last = set(), 0.0
   for number, row in enumerate(rows, 2):
+    if row['iteration'] < last:
+      raise ValueError(
+        f'line {number} is of iteration {row["iteration"]}, after one of '
+        f'iteration {last}'
+      )
+    last = row['iteration']
     key = row['iteration'], row['seed']
     if key in known:
       raise ValueError(

@@ -1,7 +1,7 @@
 """Starts and resumes runs of evaluation and of meta-training."""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import contextlib
 import os
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from disco_rl import fields
 from disco_rl import memory
 from disco_rl.runs import checkpoint
 from disco_rl.runs import config_entries
+from disco_rl.runs import finite
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -33,6 +34,7 @@ class Plan(abc.ABC):
   Attributes:
     command: the command that makes such runs.
     unit: name of a step, e.g. `'iteration'`.
+    private: names of fields of a state that need not be finite.
     request: the request, see `config.resolve`.
     settings: all settings, resolved from the request; a ConfigDict.
     config: contents of the run's `config.json`.
@@ -40,6 +42,7 @@ class Plan(abc.ABC):
 
   command: ClassVar[str]
   unit: ClassVar[str]
+  private: ClassVar[Set[str]]
   request: Mapping[str, Any]
   settings: Any
   config: dict[str, Any]
@@ -280,6 +283,7 @@ class Plan(abc.ABC):
       has_state = folder.state_path.exists()
       if has_state:
         saved = checkpoint.load(folder.state_path, trainable.checkpoint_like())
+        finite.check_loaded(folder.state_path, saved, self.private)
         state = trainable.from_checkpoint(saved)
       else:
         state = trainable.init()
@@ -365,12 +369,13 @@ def _recorded_steps(folder: run_folder.RunFolder) -> int:
 
 
 def request_of_folder(
-  folder: run_folder.RunFolder, is_complete: bool
+  folder: run_folder.RunFolder, names: Iterable[str], is_complete: bool
 ) -> dict[str, Any]:
   """Returns the request that a run was made from.
 
   Args:
     folder: folder of the run.
+    names: the entries that every such request has.
     is_complete: whether the caller has the Python objects that the run needs.
 
   Returns:
@@ -378,6 +383,7 @@ def request_of_folder(
   """
   config = folder.config
   config_entries.check(folder.path, config)
+  config_entries.check_request(folder.path, config['request'], names)
   if not (config['is_by_name'] or is_complete):
     raise run_folder.RunFolderError(
       f'{folder.path} was made in Python, from objects that have no name, so '

@@ -3,9 +3,11 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from disco_rl.cli import main
+from disco_rl.runs import files
 from tests.support import runs
 
 
@@ -73,6 +75,25 @@ def test_tables_of_others_are_refused(out, capsys, name, content, message):
   assert runs.contents(out) == before
 
 
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_a_state_that_is_not_finite_is_not_trained_on(out, capsys, value):
+  """As if an older version had saved it, or another program."""
+  arrays = files.read_npz(out / 'state.npz')
+  arrays['buffer/data/rewards'][0] = value
+  np.savez(out / 'state.npz', **arrays)
+  before = runs.contents(out)
+  assert main.main(['eval', f'--resume={out}', '--steps=8', '--quiet']) == 2
+  message = f'{out}/state.npz has NaN or infinity in buffer/data/rewards'
+  assert message in capsys.readouterr().err
+  assert runs.contents(out) == before
+
+
+def _without_steps(config):
+  request = dict(config['request'])
+  del request['steps']
+  return {**config, 'request': request}
+
+
 def _edit_request(config, **entries):
   return {**config, 'request': {**config['request'], **entries}}
 
@@ -96,6 +117,8 @@ def _edit_request(config, **entries):
       "'update_rule' of rule_settings must be a group of settings, got 5",
     ),
     (lambda config: {**config, 'num_devices': 0}, 'devices, got 0'),
+    # Not the default, which would be a longer run.
+    (_without_steps, 'config.json is damaged: its request has no steps'),
   ],
 )
 def test_edited_configs_are_refused(out, capsys, edit, message):

@@ -50,6 +50,18 @@ def test_a_traceback_is_shown_on_request(tmp_path, capsys):
   assert 'RunFolderError' in shown and shown.endswith(sentence)
 
 
+def test_names_in_messages_are_cut_and_obeyed_by_no_terminal(capsys):
+  words = ['eval', '--rule=actor_critic', '--dry-run']
+  for name in ('gym:\x1b[31mred', 'gym:a\nb', 'gym:' + 'x' * 9000):
+    assert main.main([*words, f'--env={name}']) == 2
+    error = capsys.readouterr().err
+    assert error.endswith('\n') and error[:-1].isprintable(), error
+    assert len(error) < 2100
+  with pytest.raises(SystemExit):
+    main.main(['eval', '--\x1b[31mred'])
+  assert '\x1b' not in capsys.readouterr().err
+
+
 class _ForeignError(RuntimeError):
   is_user_facing = True
 

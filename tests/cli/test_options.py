@@ -107,7 +107,12 @@ def test_variables_with_invalid_paths_are_errors(
 ):
   """They are errors even if the rule needs no file."""
   (tmp_path / 'file').write_text('')
-  monkeypatch.setenv(name, str(tmp_path / 'file' / 'x'))
-  for words in (['rules'], ['eval', '--rule=actor_critic', '--dry-run']):
+  path = tmp_path / 'file' / ('x' * 300)  # Too long a name for a file, too.
+  monkeypatch.setenv(name, str(path))
+  for words in (
+    ['rules'],
+    ['eval', '--rule=actor_critic', '--dry-run'],
+    ['meta-train', '--dry-run'],
+  ):
     assert main.main(words) == 2
     assert f'{name} is ' in capsys.readouterr().err

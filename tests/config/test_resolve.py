@@ -42,6 +42,16 @@ def test_too_few_steps_to_learn_anything_are_refused():
   _evaluation(steps=32)
 
 
+def test_workers_must_divide_the_environments():
+  name = 'gym:CartPole-v1'
+  with pytest.raises(ValueError, match=r'^env\.num_workers must .*, got 3'):
+    _evaluation(env=name, set=['env.num_workers=3'])
+  _evaluation(env=name, set=['env.num_workers=2'])
+  path = f'eval.env.{name}.num_workers'
+  with pytest.raises(ValueError, match=rf'^{path} must .* \(2\), got 3'):
+    _meta_training(eval_env=[name], eval_every=1, set=[f'{path}=3'])
+
+
 def test_the_defaults_have_no_origins():
   layers = _evaluation()
   assert layers.origins == {}

@@ -249,6 +249,48 @@ def test_factories_of_something_else(module):
       )
 
 
+def test_a_suggested_function_is_one(module):
+  module('has_makers', 'maker = 5\ndef make(): pass')
+  for family in ('gym', 'dm'):
+    with pytest.raises(ValueError, match=r'no function maker .*mean make\?'):
+      registry.get_environment(f'{family}:has_makers:maker', 1)
+
+
+def test_modules_in_a_folder_that_was_removed(tmp_path, monkeypatch):
+  (tmp_path / 'gone').mkdir()
+  monkeypatch.chdir(tmp_path / 'gone')
+  (tmp_path / 'gone').rmdir()
+  factories.import_modules(['json'])
+  with pytest.raises(ValueError, match='there is no module no_such_module'):
+    factories.import_modules(['no_such_module'])
+
+
+DUCK = """
+import gymnasium, numpy as np
+
+class Duck:  # Not a gymnasium.Env.
+  observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+  action_space = gymnasium.spaces.Discrete(3)
+  spec = 'mine'
+
+  def reset(self, seed=None):
+    return np.zeros(2, np.float32), {}
+
+  def step(self, action):
+    return np.zeros(2, np.float32), 'high', False, False, {}
+"""
+
+
+def test_environments_of_another_class_than_that_of_gymnasium(module):
+  module('ducks', DUCK)
+  env = registry.get_environment('gym:ducks:Duck', 1)
+  states, _ = env.reset(None)
+  with pytest.raises(
+    foreign.InvalidEnvironmentError, match=r'^Duck: step returned str as rewar'
+  ):
+    env.step(states, np.zeros(1, np.int32))
+
+
 def _with_batch_size(batch_size):
   env = broken.BrokenBatch(2)
   env.batch_size = batch_size

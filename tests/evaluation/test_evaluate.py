@@ -235,6 +235,8 @@ def test_final_returns_are_those_of_the_last_iterations(whole):
     assert averages == metrics.average_returns(result.rows, num_iterations)
     assert sorted(averages) == [0, 1]
   assert result.final_returns(4) != result.final_returns()
+  with pytest.raises(ValueError, match=r'^num_iterations must be a whole num'):
+    result.final_returns(0)
 
 
 def test_default_settings_have_the_network_that_suits_the_environment():

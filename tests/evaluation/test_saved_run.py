@@ -13,7 +13,8 @@ from disco_rl.runs import files
 from disco_rl.runs import run_folder
 
 SIZES = [
-  *('--set=env.rows=4', '--set=env.columns=3', '--devices=1', '--quiet'),
+  *('--set=env.rows=4', '--set=env.columns=3'),
+  *('--devices=1', '--quiet'),
   *('--set=batching.batch_size=8', '--set=batching.num_envs=8'),
   *('--set=batching.rollout_length=8', '--set=agent.learning_rate=1e-2'),
 ]
@@ -43,6 +44,15 @@ def test_a_trained_agent_plays(trained):
   assert np.mean([episode.total_return for episode in episodes]) > 0
   with pytest.raises(ValueError, match=r'has the seeds \[0, 1\], not 7'):
     run.play(7)
+  for wrong in (
+    dict(seed=[0]),
+    dict(episode_seed=1.5),
+    dict(episode_seed=-1),
+    dict(max_steps=0),
+    dict(greedy='no'),
+  ):
+    with pytest.raises(ValueError, match=f'^{next(iter(wrong))} must be '):
+      run.play(**wrong)
 
 
 def test_a_run_that_was_stopped_is_opened_at_its_checkpoint(trained, tmp_path):
@@ -56,6 +66,17 @@ def test_a_run_that_was_stopped_is_opened_at_its_checkpoint(trained, tmp_path):
   (folder / 'state.npz').unlink()
   with pytest.raises(run_folder.RunFolderError, match='nor a checkpoint'):
     disco_rl.load_run(folder)
+
+
+def test_an_agent_that_was_trained_with_workers_plays(tmp_path):
+  env = 'gym:tests.support.scripted:ScriptedGym'
+  command = ['eval', '--rule=actor_critic', f'--env={env}', '--steps=1']
+  command += ['--set=env.num_workers=2', *SIZES[2:]]
+  command += ['--set=agent.net_settings.net_args.dense=(9, 8)']
+  assert main.main([*command, f'--out={tmp_path / "x"}']) == 0
+  run = disco_rl.load_run(tmp_path / 'x')
+  assert run.settings.env.num_workers == 2
+  assert len(run.play().actions) == 1
 
 
 def test_folders_without_a_run_of_agents_are_refused(tmp_path):

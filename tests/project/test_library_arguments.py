@@ -23,6 +23,8 @@ def _evaluate(env='catch', **arguments):
   [
     (_evaluate, dict(num_iterations='x'), 'num_iterations must be a whole'),
     (_evaluate, dict(num_seeds=10**9), 'num_seeds must be a whole number bet'),
+    # The number is accepted, as in a setting.
+    (_evaluate, dict(num_seeds=2.0, net='x'), "unknown network 'x'"),
     (_evaluate, dict(seeds=['a']), 'seeds must be a list of items'),
     (_evaluate, dict(seeds=5), 'seeds must be a list of items'),
     (_evaluate, dict(seeds=np.asarray([1.5])), 'seeds must be a list of item'),

@@ -60,3 +60,10 @@ def test_missing_entries_are_named(entry):
     del config['num_devices']
   with pytest.raises(run_folder.RunFolderError, match=f'{entry} .*nothing'):
     config_entries.check('x', config)
+
+
+def test_missing_entries_of_the_request_are_named():
+  config_entries.check_request('x', dict(env='a', steps=3), ['steps', 'env'])
+  message = 'x/config.json is damaged: its request has no steps'
+  with pytest.raises(run_folder.RunFolderError, match=message):
+    config_entries.check_request('x', dict(env='a'), ['steps', 'env'])

@@ -132,8 +132,12 @@ def test_sparkline():
     (b'iteration,seed,x\n1,2\n', 'line 2 has 2 fields, but there are 3'),
     (b'iteration,seed\n1,2\n1,2,3\n', 'line 3 has 3 fields'),
     (
-      b'iteration,seed\n1,2\n3,2\n1,2\n',
+      b'iteration,seed\n1,2\n1,3\n1,2\n',
       'line 4 repeats iteration 1 of seed 2',
+    ),
+    (
+      b'iteration,seed\n1,2\n3,2\n2,2\n',
+      'line 4 is of iteration 2, after one of iteration 3',
     ),
     (b'iteration,seed\n-1,2\n', "line 2: iteration is '-1'"),
     (b'iteration,seed\n1,2.5\n', "line 2: seed is '2.5'"),

@@ -28,7 +28,7 @@ class Settings(dict):
 class Plan(plan_lib.Plan):
   """The plan of a counter."""
 
-  command, unit = 'count', 'step'
+  command, unit, private = 'count', 'step', frozenset(['private'])
 
   def __init__(self, steps, **settings):
     self.request = dict(steps=steps, settings={})
@@ -122,8 +122,8 @@ def test_a_run_made_of_objects_is_not_resumed_by_its_name(tmp_path):
   )
   with run_folder.RunFolder.create(tmp_path, config) as folder:
     with pytest.raises(run_folder.RunFolderError, match='was made in Python'):
-      plan_lib.request_of_folder(folder, is_complete=False)
-    request = plan_lib.request_of_folder(folder, is_complete=True)
+      plan_lib.request_of_folder(folder, (), is_complete=False)
+    request = plan_lib.request_of_folder(folder, (), is_complete=True)
   assert request == dict(env='catch')
 
 

@@ -251,8 +251,11 @@ def _env_maker(
 
 
 def _describe(env: gymnasium.Env) -> str:
+  # Objects of other classes than `gymnasium.Env` lack both.
   spec = getattr(env, 'spec', None)
-  return f'gym:{spec.id}' if spec else type(env.unwrapped).__name__
+  if isinstance(spec, gymnasium.envs.registration.EnvSpec):
+    return f'gym:{spec.id}'
+  return type(getattr(env, 'unwrapped', env)).__name__
 
 
 def _stack_frames(*frames: np.ndarray) -> np.ndarray:

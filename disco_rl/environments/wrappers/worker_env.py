@@ -243,7 +243,7 @@ class _Worker:
     if not ready:
       raise WorkerError(
         f'{self._name} did not answer {method} within {timeout:g} seconds (the '
-        'setting env.worker_timeout)'
+        "environment's setting worker_timeout)"
       )
     # A worker that died may have sent an answer before, still in the pipe.
     try:
