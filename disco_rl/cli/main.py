@@ -25,6 +25,10 @@ _COMMANDS = {
 # Commands that compile large programs.
 _COMPILING = ('eval', 'meta-train')
 
+# Bytes of address space that Python and JAX reserve before any work. With much
+# less, JAX waits for ever for threads that it could not start.
+_LEAST_ADDRESS_SPACE = 10**9
+
 
 def build_parser(command: str | None = None) -> argparse.ArgumentParser:
   """Builds the parser, with the options of one command.
@@ -74,8 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   command = next((word for word in words if word in _COMMANDS), None)
   try:
     if command is not None:
+      _check_address_space()
       with _starting_jax():
         importlib.import_module('jax')
+      with _importing():
+        _import(command)
     arguments = build_parser(command).parse_args(words)
     if arguments.command in _COMPILING:
       with _starting_jax():
@@ -116,6 +123,37 @@ def _starting_jax() -> Iterator[None]:
       f'JAX cannot start ({reason}). Its settings are the environment '
       'variables that begin with JAX_ and XLA_'
     ) from error
+
+
+@contextlib.contextmanager
+def _importing() -> Iterator[None]:
+  """Converts errors of packages that cannot be imported as Python was started.
+
+  For example, TensorFlow Probability cannot be imported if warnings are errors.
+  """
+  try:
+    yield
+  except Exception as error:
+    reason = ': '.join(filter(None, [type(error).__name__, str(error)]))
+    raise errors.UsageError(
+      f'a package that disco_rl needs cannot be imported ({reason}). Variables '
+      'that begin with PYTHON, or another version of the package, may be the '
+      'cause'
+    ) from error
+
+
+def _check_address_space() -> None:
+  """Raises a `UsageError` if JAX could not even start, see `ulimit -v`."""
+  try:
+    import resource
+  except ImportError:  # Not on this system.
+    return
+  limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+  if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
+    raise errors.UsageError(
+      f'the address space is limited to {limit / 1e6:.0f} MB (ulimit -v), but '
+      f'JAX needs at least {_LEAST_ADDRESS_SPACE / 1e6:.0f} MB to start'
+    )
 
 
 def start() -> int:

@@ -131,3 +131,25 @@ def test_jax_that_cannot_start_is_one_sentence(variable, value, words, kind):
   )
   assert result.returncode == 2 and 'Traceback' not in result.stderr
   assert f'JAX cannot start ({kind}: ' in result.stderr
+
+
+def test_packages_that_cannot_be_imported_are_one_sentence():
+  result = subprocess.run(
+    [sys.executable, '-W', 'error', '-m', 'disco_rl.cli.main', 'rules'],
+    capture_output=True,
+    check=False,
+    text=True,
+  )
+  assert result.returncode == 2
+  assert 'a package that disco_rl needs cannot be imported' in result.stderr
+  assert 'DeprecationWarning' in result.stderr
+  assert 'Traceback' not in result.stderr
+
+
+def test_too_little_address_space_to_start():
+  command = f'ulimit -v 800000; {sys.executable} -m disco_rl.cli.main rules'
+  result = subprocess.run(
+    ['bash', '-c', command], capture_output=True, check=False, text=True
+  )
+  assert result.returncode == 2, result.stderr
+  assert 'limited to 819 MB (ulimit -v)' in result.stderr
