@@ -28,6 +28,7 @@ from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import checkpoint
 from disco_rl.runs import finite
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
@@ -104,9 +105,6 @@ class Plan(plan_lib.Plan):
     self.request = requests.prepare(request, resolve.META_TRAINING)
     if not self.request['env']:
       raise ValueError('meta-training needs at least one environment')
-    for name in self.request['env']:
-      if name not in objects.env_fns and registry.is_on_host(name):
-        raise ValueError(groups.host_environment_message(name))
     if rule is None and self.request['init'] != resolve.RANDOM:
       rule = rule_lib.load_rule(self.request['init'])
     if rule is not None and rule.eta is None:
@@ -164,6 +162,8 @@ class Plan(plan_lib.Plan):
       ),
       regularizer=objects.regularizer,
       meta_optimizer=objects.meta_optimizer,
+      env_seed=settings.seed,
+      overlap_acting=settings.overlap_acting,
     )
 
   def make_trainable(self) -> training.Training:
@@ -172,9 +172,13 @@ class Plan(plan_lib.Plan):
     eta = None
     if self.rule is not None:
       eta = self.rule.eta
-      file_format.check_like(
-        eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
-      )
+      try:
+        file_format.check_like(
+          eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
+        )
+      except BaseException:
+        trainer.close()
+        raise
     return training.Training(
       trainer,
       settings.seed,
@@ -231,9 +235,10 @@ class Plan(plan_lib.Plan):
     state: Any,
     opened: contextlib.ExitStack,
   ) -> None:
-    """Checks that η can be saved, and builds the agents of evaluations."""
-    del trainable
+    """Checks that the run can be saved, and builds agents of evaluations."""
     file_format.check_savable(state.eta, 'the parameters of the rule')
+    # Snapshots of the environments. The rest can always be saved.
+    checkpoint.check(trainable.snapshots(state))
     self._open_evaluation(opened)
 
   def _open_evaluation(
@@ -259,6 +264,17 @@ class Plan(plan_lib.Plan):
     """Saves the rule, so that the run can be resumed without other files."""
     finite.check(dict(eta=state.eta))
     self._save_rule(folder.rule_path, state.eta, step=int(state.step))
+
+  def lost_by_resuming(
+    self, trainable: training.Training, saved: Any
+  ) -> list[str]:
+    """Returns notes on environments that are reset, see `runs.plan.Plan`."""
+    names = trainable.names_without_snapshots(saved)
+    if not names:
+      return []
+    return [
+      f'environments of {", ".join(names)} make no snapshots, and were reset'
+    ]
 
   def check_resumable(self, folder: run_folder.RunFolder) -> None:
     """Raises an error if evaluations or the best rule cannot be read."""
