@@ -12,6 +12,7 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import base
+from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.learning import actors
@@ -186,9 +187,11 @@ class HostGroup:
   def _naming(
     self, meta_update: int, agent: int, when: str = ''
   ) -> Iterator[None]:
-    """Names meta-update and agent in the error for a non-finite number."""
+    """Names meta-update and agent in errors of an environment."""
+    place = f'meta-update {meta_update}, agent {agent}'
     try:
       yield
     except timesteps.NonFiniteError as error:
-      place = f'meta-update {meta_update}, agent {agent}'
       raise error.at(f'{place}, {when}' if when else place) from None
+    except foreign.ForeignCodeError as error:
+      raise type(error)(f'{error} ({place})') from error.__cause__

@@ -65,6 +65,7 @@ class Trainer:
     num_agents: number of agents of all groups.
     eta_spec: specs of η.
     group_names: names of the groups, all different.
+    hosts: the groups on the host, which act outside of compiled programs.
   """
 
   def __init__(
@@ -110,7 +111,7 @@ class Trainer:
     built = self._build(env_seed, regularizer)
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
-    self._hosts = host_groups.HostGroups(
+    self.hosts = host_groups.HostGroups(
       {i: own.host for i, own in enumerate(built) if own.host is not None}
     )
     try:
@@ -123,7 +124,7 @@ class Trainer:
       config,
       self._meta_agents,
       [group.num_agents for group in groups],
-      list(self._hosts.groups),
+      list(self.hosts.groups),
       optimizer,
       self._placement,
     )
@@ -149,7 +150,7 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    actor_states = self._hosts.reset(self._functions.keys_by_group(rng))
+    actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     visible = host_groups.visible(actor_states)
     footprint.check_state(
       jax.eval_shape(self._init, rng, eta, *visible), visible
@@ -173,9 +174,9 @@ class Trainer:
       ValueError: if there is not enough.
     """
     rng = jax.random.PRNGKey(0) if rng is None else rng
-    self._hosts.reset(self._functions.keys_by_group(rng))
+    self.hosts.reset(self._functions.keys_by_group(rng))
     spec, _ = self._update_specs()
-    state = footprint.check_state(spec, self._hosts.visible_specs())
+    state = footprint.check_state(spec, self.hosts.visible_specs())
     return footprint.check_update(state, self._trace(), self._overlap_acting)
 
   def average_names(self) -> tuple[str, ...]:
@@ -228,8 +229,8 @@ class Trainer:
       The state with snapshots of the environments on the host that make them,
       and without the non-finite numbers of agents that are about to be reset.
     """
-    actor_states = self._hosts.to_checkpoint(state)
-    state = nonfinite.clean(self._hosts.without_actors(state))
+    actor_states = self.hosts.to_checkpoint(state)
+    state = nonfinite.clean(self.hosts.without_actors(state))
     return train_state.with_actors(state, actor_states)
 
   def checkpoint_like(
@@ -242,10 +243,10 @@ class Trainer:
         structure of their snapshots depends on them.
       eta: the initial η.
     """
-    actor_states = self._hosts.reset(self._functions.keys_by_group(rng))
+    actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     visible = host_groups.visible(actor_states)
     state = jax.eval_shape(self._init, rng, eta, *visible)
-    return train_state.with_actors(state, self._hosts.snapshots(actor_states))
+    return train_state.with_actors(state, self.hosts.snapshots(actor_states))
 
   def from_checkpoint(self, saved: TrainState) -> TrainState:
     """Puts a saved state on the devices, and restores environments on the host.
@@ -256,15 +257,15 @@ class Trainer:
     Returns:
       The state. Environments on the host without snapshots are reset.
     """
-    saved = self._hosts.from_checkpoint(saved)
+    saved = self.hosts.from_checkpoint(saved)
     state = self._placement.put(
-      self._hosts.without_actors(saved), self._state_specs
+      self.hosts.without_actors(saved), self._state_specs
     )
-    return train_state.with_actors(state, self._hosts.actors(saved))
+    return train_state.with_actors(state, self.hosts.actors(saved))
 
   def snapshots(self, state: TrainState) -> host_groups.States:
     """Returns what `to_checkpoint` saves of actors on the host, by group."""
-    return self._hosts.to_checkpoint(state)
+    return self.hosts.to_checkpoint(state)
 
   def names_without_snapshots(self, saved: TrainState) -> list[str]:
     """Returns the names of the groups whose environments cannot be restored.
@@ -274,13 +275,13 @@ class Trainer:
     """
     return [
       self.group_names[i]
-      for i, states in self._hosts.actors(saved).items()
+      for i, states in self.hosts.actors(saved).items()
       if any(own.env_state is None for own in states)
     ]
 
   def close(self) -> None:
     """Closes environments on the host."""
-    self._hosts.close()
+    self.hosts.close()
 
   def _build(
     self, env_seed: int, regularizer: meta_loss.Regularizer | None
@@ -304,7 +305,7 @@ class Trainer:
 
   def _compile(self) -> None:
     """Maps the functions of a meta-update over devices."""
-    functions, hosts = self._functions, self._hosts
+    functions, hosts = self._functions, self.hosts
     whole: Any = parallel.REPLICATED
     specs = self._state_specs = train_state.specs(
       self.config, [i in hosts.groups for i in range(len(self._groups))]
@@ -332,21 +333,21 @@ class Trainer:
   def _update_specs(self) -> tuple[TrainState, Any]:
     """Returns the specs of the arguments of `update`, without host actors."""
     key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
-    visible = self._hosts.visible_specs()
+    visible = self.hosts.visible_specs()
     return jax.eval_shape(self._init, key, self.eta_spec, *visible), key
 
   def _trace(self) -> list[footprint.Stage]:
     """Traces the programs of `update`, in their order."""
     traced = self._update.trace(*self._update_specs())
-    return traced if self._hosts.groups else [footprint.Stage(traced)]
+    return traced if self.hosts.groups else [footprint.Stage(traced)]
 
   def _reset_over(self, state: TrainState, rng: chex.PRNGKey) -> TrainState:
     """Resets agents whose lifetime ended, and their environments."""
-    actor_states = self._hosts.reset_over(
+    actor_states = self.hosts.reset_over(
       state, self._functions.keys_by_group(rng)
     )
     state = self._reset(
-      self._hosts.without_actors(state),
+      self.hosts.without_actors(state),
       rng,
       *host_groups.visible(actor_states),
     )

@@ -235,17 +235,11 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
     (['--init=actor_critic'], 'has no parameters to train'),
     (['--init=disco_104'], 'did you mean disco_103'),
     (
-      ['--env=catch_numpy'],
-      'cannot use catch_numpy, which runs on the host',
+      ['--env=catch_numpy', '--num-agents=6000'],
+      'makes 18000 environments catch_numpy, which run in Python',
     ),
-    (
-      ['--env=gym:CartPole-v1'],
-      'cannot use gym:CartPole-v1, which runs on the',
-    ),
-    (
-      ['--env=atari:Pong', '--init=x.npz'],
-      'such as catch, gymnax:<id> or your',
-    ),
+    (['--env=gym:Pendulum-v1', '--env=catch'], 'only discrete actions'),
+    (['--env=catch', '--env=gym:Cart-v1'], 'gym:Cart-v1'),
     (
       ['--eval-every=1', '--set=eval.baseline=x'],
       'eval.baseline must be one of actor_critic, policy_gradient',

@@ -98,7 +98,7 @@ def test_a_group_on_the_host_is_that_in_jax(memory_settings, sizes):
   resets = [averages['num_resets'] for averages, _ in logs]
   assert any(resets) == bool(sizes)
   golden.check_trees_close(logs, wanted_logs, 1e-4)
-  state = trainer._hosts.without_actors(state)
+  state = trainer.hosts.without_actors(state)
   wanted = wanted._replace(
     groups=tuple(
       g._replace(agents=g.agents._replace(actor=None)) for g in wanted.groups
@@ -190,7 +190,7 @@ def test_devices_first_and_acting_during_their_programs(settings, monkeypatch):
 
     return noted
 
-  for i, host in trainer._hosts.groups.items():
+  for i, host in trainer.hosts.groups.items():
     host.act = note(f'act {i}', host.act)
   programs = trainer._update._contribute
   for i, program in enumerate(programs):
@@ -364,7 +364,7 @@ def test_the_memory_of_stages(settings):
     needed[overlap] = trainer.check_memory().parts
     (_, acted), *_ = [stage for stage in trainer._trace() if stage.rollouts]
     state = _init(trainer)
-    host = trainer._hosts.groups[0]
+    host = trainer.hosts.groups[0]
     keys = jax.random.split(jax.random.PRNGKey(0), 2)
     agents = state.groups[0].agents
     _, rollouts = host.act(agents.learner.params, agents.actor, keys, 1)

@@ -138,7 +138,14 @@ def test_environments_of_ones_own_are_named(own_rule, monkeypatch):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    (dict(envs='catch_numpy'), 'runs on the host, outside of JAX'),
+    (
+      dict(envs='catch_numpy', seed=2**31 - 1),
+      'env.catch_numpy.random_seed 1 is too large for the seed 2147483648',
+    ),
+    (
+      dict(envs='catch_numpy', num_agents=2**14),
+      'makes 524288 environments catch_numpy, which run in Python',
+    ),
     (dict(envs=['catch', 'catch']), 'catch is given twice'),
     (
       dict(envs='catch', env_settings=dict(cath={})),
