@@ -172,7 +172,8 @@ class _Population:
   def _act(self, i: int) -> Any:
     group, agents = self.trainer.hosts.groups[i], self._state.groups[i].agents
     keys = jax.random.split(self._rng, len(agents.actor))
-    return group.act(agents.learner.params, agents.actor, keys, 0)
+    prepared = group.prepare(agents.learner.params, keys)
+    return group.act(prepared, agents.actor, 0)
 
 
 def _settings(name: str, num_workers: int) -> dict[str, Any]:

@@ -238,7 +238,11 @@ def meta_training(
       devices=request['devices'],
       lane_shards=None,  # Rows of devices; None for as many as divide agents.
       lanes_at_once=None,
-      overlap_acting=True,  # Of groups on the host; results are the same.
+      # Of environments on the host: whether agents act while the devices
+      # differentiate others, with the same results; and where their networks
+      # are evaluated, on the agents' devices or on the CPU.
+      overlap_acting=True,
+      act_on='devices',
       checkpoint_every=25,  # Meta-updates.
       checkpoint_replay=request['checkpoint_replay'],
       max_nonfinite_updates=10,  # In a row.

@@ -89,22 +89,22 @@ class Built(NamedTuple):
 
 def build(
   group: Group,
-  name: str,
   config: config_lib.Config,
   placement: parallel.Placement,
   regularizer: meta_loss.Regularizer | None,
   first_seed: int,
+  acting_device: jax.Device | None,
 ) -> Built:
   """Builds the agents of a group.
 
   Args:
     group: the group.
-    name: its name.
     config: the sizes, over all devices.
     placement: the devices.
     regularizer: a further term of the meta-loss, or None.
     first_seed: seed of the first agent's environment, if that is on the host;
       those of the others follow.
+    acting_device: see `host_group.HostGroup`.
 
   Returns:
     The agents. An environment on the host must be closed.
@@ -132,7 +132,7 @@ def build(
       )
       seeds = range(first_seed, first_seed + group.num_agents)
       host = host_group.HostGroup(
-        name, actor, env, env_fn, seeds, config, placement
+        actor, env, env_fn, seeds, config, placement, acting_device
       )
   except BaseException:
     env.close()  # On the host, it may have processes.

@@ -19,44 +19,41 @@ from disco_rl.learning import actors
 from disco_rl.learning import host_actors
 from disco_rl.meta_training import meta_gradient
 
+# For every agent, θ and the keys of all steps.
+Prepared = list[tuple[types.AgentParams, np.ndarray]]
+
 
 class HostGroup:
-  """The environments of a group's agents, one each, and their actors.
-
-  Attributes:
-    name: name of the environment, for messages.
-    num_envs: number of streams of all agents.
-  """
+  """The environments of a group's agents, one each, and their actors."""
 
   def __init__(
     self,
-    name: str,
     actor: actors.HostActor,
     env: base.Environment,
     env_fn: registry.EnvironmentFn,
     seeds: Sequence[int],
     config: config_lib.Config,
     placement: parallel.Placement,
+    acting_device: jax.Device | None,
   ):
     """Initialises the group; makes no further environments yet.
 
     Args:
-      name: name of the environment, for messages.
       actor: an actor in `env`, whose programs all agents share.
       env: the environment of the first agent; closed by this object.
       env_fn: makes an environment from a batch size and a seed.
       seeds: the seeds of the agents' environments, [n].
       config: the sizes, over all devices.
       placement: the devices.
+      acting_device: device of the networks that act; None for the agents' own.
     """
-    self.name = name
     num_envs = config.batching.num_envs
-    self.num_envs = num_envs * len(seeds)
     self._actor = actor
     self._host = host_actors.HostActors(
       actor, env, lambda seed: env_fn(num_envs, seed), seeds
     )
     self._placement = placement
+    self._acting_device = acting_device
     self._starts = meta_gradient.trajectory_starts(config)
     self._make_step_keys = jax.jit(
       jax.vmap(lambda rng: meta_gradient.step_keys(rng, config))
@@ -137,19 +134,33 @@ class HostGroup:
         )
     return tuple(new_states)
 
+  def prepare(self, params: types.AgentParams, keys: chex.PRNGKey) -> Prepared:
+    """Copies what agents act with.
+
+    To be called before a program is dispatched whose end `act` shall not wait
+    for: what is computed on the same device must.
+
+    Args:
+      params: θ of all agents, leaves [n, ...].
+      keys: [n, ...], the `act_rng` of `MetaAgent.meta_gradient`.
+
+    Returns:
+      θ and the keys of all steps, for every agent.
+    """
+    step_keys = np.asarray(self._make_step_keys(keys))
+    own_params = [self._placement.lane(params, k) for k in range(len(keys))]
+    if self._acting_device is not None:
+      own_params = jax.device_put(own_params, self._acting_device)
+    return list(zip(own_params, step_keys, strict=True))
+
   def act(
-    self,
-    params: types.AgentParams,
-    states: host_actors.States,
-    keys: chex.PRNGKey,
-    meta_update: int,
+    self, prepared: Prepared, states: host_actors.States, meta_update: int
   ) -> tuple[host_actors.States, types.ActorRollout]:
     """Acts for all trajectories of one meta-update.
 
     Args:
-      params: θ of all agents, leaves [n, ...].
+      prepared: from `prepare`.
       states: the states of all actors.
-      keys: [n, ...], the `act_rng` of `MetaAgent.meta_gradient`.
       meta_update: number of the meta-update, for messages.
 
     Returns:
@@ -157,12 +168,11 @@ class HostGroup:
       leaves [n, N·L + 2L, B, ...].
     """
     self._fresh = None
-    step_keys = np.asarray(self._make_step_keys(keys))
     new_states, rollouts = [], []
-    for k, actor in enumerate(self._host.actors):
-      with self._naming(meta_update, k):
-        state, rollout = actor.unroll(
-          self._placement.lane(params, k), states[k], step_keys[k], self._starts
+    for k, (params, step_keys) in enumerate(prepared):
+      with self._naming(meta_update, k), self._on_acting_device():
+        state, rollout = self._host.actors[k].unroll(
+          params, states[k], step_keys, self._starts
         )
       new_states.append(state)
       rollouts.append(rollout)
@@ -182,6 +192,12 @@ class HostGroup:
   def close(self) -> None:
     """Closes all environments."""
     self._host.close()
+
+  def _on_acting_device(self) -> contextlib.AbstractContextManager[Any]:
+    """Puts what is computed in a block on the acting device, if any."""
+    if self._acting_device is None:
+      return contextlib.nullcontext()
+    return jax.default_device(self._acting_device)
 
   @contextlib.contextmanager
   def _naming(

@@ -87,13 +87,16 @@ class StagedUpdate:
     logs: list[Any] = [None] * len(groups)
     totals: list[Any] = []
     actor_states: host_groups.States = {}
+    prepared = {
+      i: host.prepare(state.groups[i].agents.learner.params, act_keys[i])
+      for i, host in self._hosts.groups.items()
+    }
     for i in self._order:
       acted: tuple[Any, ...] = ()
       if i in self._hosts.groups:
-        agents = state.groups[i].agents
         # Dispatch is asynchronous: the devices run the programs before.
         actor_states[i], steps = self._hosts.groups[i].act(
-          agents.learner.params, agents.actor, act_keys[i], number
+          prepared.pop(i), state.groups[i].agents.actor, number
         )
         acted = (steps,)
       groups[i], own_totals, logs[i] = self._contribute[i](

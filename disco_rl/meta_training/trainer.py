@@ -78,6 +78,7 @@ class Trainer:
     meta_optimizer: optax.GradientTransformation | None = None,
     env_seed: int = 0,
     overlap_acting: bool = True,
+    acting_device: jax.Device | None = None,
   ):
     """Builds everything; compiles nothing yet.
 
@@ -100,6 +101,9 @@ class Trainer:
         agent of all groups has `env_seed + i`.
       overlap_acting: whether a group acts on the host while the devices
         differentiate the group before. The results do not depend on it.
+      acting_device: device of the networks that act in environments on the
+        host; None for the agents' own devices. An accelerator runs one program
+        after the other, so that nothing overlaps there.
     """
     self.config = config
     self._groups = tuple(groups)
@@ -108,7 +112,7 @@ class Trainer:
     self._env_names = ', '.join(self.group_names)
     self._overlap_acting = overlap_acting
     self.num_agents = sum(group.num_agents for group in groups)
-    built = self._build(env_seed, regularizer)
+    built = self._build(env_seed, regularizer, acting_device)
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
     self.hosts = host_groups.HostGroups(
@@ -215,8 +219,14 @@ class Trainer:
   def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
     """Lowers the program of `update`, for inspection, without compiling it.
 
-    Only for environments in JAX, with which it is one program.
+    Raises:
+      ValueError: if there are environments on the host, since `update` then
+        consists of several programs.
     """
+    if self.hosts.groups:
+      raise ValueError(
+        'a meta-update with environments on the host is not one program'
+      )
     return self._update.lower(state, rng)
 
   def to_checkpoint(self, state: TrainState) -> TrainState:
@@ -284,15 +294,23 @@ class Trainer:
     self.hosts.close()
 
   def _build(
-    self, env_seed: int, regularizer: meta_loss.Regularizer | None
+    self,
+    env_seed: int,
+    regularizer: meta_loss.Regularizer | None,
+    acting_device: jax.Device | None,
   ) -> list[groups_lib.Built]:
     """Builds the agents of all groups."""
     built: list[groups_lib.Built] = []
     try:
-      for group, name in zip(self._groups, self.group_names, strict=True):
+      for group in self._groups:
         built.append(
           groups_lib.build(
-            group, name, self.config, self._placement, regularizer, env_seed
+            group,
+            self.config,
+            self._placement,
+            regularizer,
+            env_seed,
+            acting_device,
           )
         )
         env_seed += group.num_agents

@@ -254,6 +254,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
       'batching.rollout_length must be a whole number of at least 2, got 1',
     ),
     (['--set=meta.weights.entrop=1'], r'did you mean meta\.weights\.entropy\?'),
+    (['--set=act_on=gpu'], 'act_on must be one of devices, cpu'),
     (['--set=lanes_at_once=0'], 'lanes_at_once must be a whole number of at'),
     (
       ['--set=meta.lifetimes=none'],

@@ -29,6 +29,10 @@ REPLAY = dict(
 )
 
 
+SIZES = [pytest.param({}, marks=pytest.mark.slow, id='plain')]
+SIZES += [pytest.param(REPLAY, id='replay')]
+
+
 @pytest.fixture
 def settings(own_rule):
   """Settings of agents whose programs compile quickly."""
@@ -90,7 +94,7 @@ def _check_same(one, other):
   )
 
 
-@pytest.mark.parametrize('sizes', [{}, REPLAY], ids=['plain', 'replay'])
+@pytest.mark.parametrize('sizes', SIZES)
 def test_a_group_on_the_host_is_that_in_jax(memory_settings, sizes):
   """With a memory, the ends of episodes, replays and resets of agents."""
   _, wanted, wanted_logs = _train([_group(memory_settings, 'x')], 4, **sizes)
@@ -151,7 +155,7 @@ def test_the_same_rollouts_have_the_same_meta_gradient(memory_settings):
   _check_same(acted.state.learner, wanted.state.learner)
 
 
-@pytest.mark.parametrize('sizes', [{}, REPLAY], ids=['plain', 'replay'])
+@pytest.mark.parametrize('sizes', SIZES)
 def test_a_mixture_is_the_same_with_and_without_overlap(settings, sizes):
   groups = [
     _hosted(settings, 'a'),
@@ -227,6 +231,36 @@ def test_several_devices_compute_what_one_does(settings, devices, rows):
   saved = jax.device_get(trainer.to_checkpoint(state))
   resumed = trainer.from_checkpoint(saved)
   _check_same(trainer.to_checkpoint(resumed), saved)
+
+
+def test_networks_act_on_another_device(settings):
+  """The agents learn on the second device, and act on the first."""
+  config = small_meta.config(num_inner_updates=1)
+  first, second = jax.devices()[:2]
+  results = []
+  for device in (None, first):
+    trainer = trainer_lib.Trainer(
+      [_hosted(settings), _group(settings, 'x')],
+      config,
+      placement=parallel.Placement([second]),
+      acting_device=device,
+    )
+    host = trainer.hosts.groups[0]
+    prepare, devices = host.prepare, set()
+
+    def noted(*args, prepare=prepare, devices=devices):
+      prepared = prepare(*args)
+      for x in jax.tree.leaves([params for params, _ in prepared]):
+        devices.update(x.devices())
+      return prepared
+
+    host.prepare = noted
+    state, logs = _update(trainer, _init(trainer), 2)
+    assert devices == {device or second}
+    learner = state.groups[0].agents.learner
+    assert jax.tree.leaves(learner)[0].devices() == {second}
+    results.append((jax.device_get(trainer.to_checkpoint(state)), logs))
+  _check_same(*results)
 
 
 @pytest.mark.parametrize('has_snapshots', [True, False])
@@ -367,7 +401,8 @@ def test_the_memory_of_stages(settings):
     host = trainer.hosts.groups[0]
     keys = jax.random.split(jax.random.PRNGKey(0), 2)
     agents = state.groups[0].agents
-    _, rollouts = host.act(agents.learner.params, agents.actor, keys, 1)
+    prepared = host.prepare(agents.learner.params, keys)
+    _, rollouts = host.act(prepared, agents.actor, 1)
     wanted = jax.tree.map(lambda x: (x.shape, x.dtype), rollouts)
     assert jax.tree.map(lambda x: (x.shape, x.dtype), acted[0]) == wanted
   assert needed[True]['environments'] == needed[False]['environments'] > 0
