@@ -273,10 +273,6 @@ class Trainer:
     )
     return train_state.with_actors(state, self.hosts.actors(saved))
 
-  def snapshots(self, state: TrainState) -> host_groups.States:
-    """Returns what `to_checkpoint` saves of actors on the host, by group."""
-    return self.hosts.to_checkpoint(state)
-
   def names_without_snapshots(self, saved: TrainState) -> list[str]:
     """Returns the names of the groups whose environments cannot be restored.
 

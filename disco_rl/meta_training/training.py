@@ -138,7 +138,7 @@ class Training:
 
   def snapshots(self, state: trainer_lib.TrainState) -> Any:
     """Returns what `to_checkpoint` saves of environments on the host."""
-    return self._trainer.snapshots(state)
+    return self._trainer.hosts.to_checkpoint(state)
 
   def names_without_snapshots(self, saved: Any) -> list[str]:
     """Returns the names of the environments that `from_checkpoint` resets."""

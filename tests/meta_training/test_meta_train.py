@@ -261,7 +261,8 @@ def test_environments_without_a_name_are_evaluated_too(own_rule):
   )
   state = types.SimpleNamespace(eta={'a': np.ones(1)})
   with contextlib.ExitStack() as opened:
-    plan.prepare(None, state, opened)
+    trainable = types.SimpleNamespace(snapshots=lambda state: {})
+    plan.prepare(trainable, state, opened)
     assert plan._evaluation is not None
 
 
