@@ -285,45 +285,15 @@ def meta_training(
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
     raise ValueError('devices must be at least 1, got 0')
-  _check_host_environments(layers.settings, request['env'], objects)
+  checks.check_host_environments(layers.settings, request['env'], objects)
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
       'environments for evaluations (--eval-env; in Python: eval_envs=...) '
       'need a period (--eval-every; in Python: eval_every=...)'
     )
   if layers.settings.eval.every:
-    sizes = batching_lib.from_settings(
-      layers.settings.eval.batching, 'eval.batching'
-    )
-    batching_lib.check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
-    seeds = range(layers.settings.eval.num_seeds)
-    group = 'eval.env' if eval_envs else 'env'
-    for name in eval_envs or envs:
-      own = (layers.settings.eval.env or layers.settings.env)[name]
-      checks.check_env_seeds(f'{group}.{name}', own, seeds)
-      if name not in objects and registry.is_on_host(name):
-        checks.check_streams(name, sizes, len(seeds), 'eval.batching')
+    checks.check_evaluations(layers.settings, objects)
   return layers
-
-
-def _check_host_environments(
-  settings: config_dict.ConfigDict, names: list[str], objects: Mapping[str, Any]
-) -> None:
-  """Checks seeds and number of the environments of meta-training on the host.
-
-  Args:
-    settings: all settings.
-    names: names of the environments, in the order of their groups.
-    objects: those that are not in the registry, by name.
-  """
-  num_agents = settings.num_agents
-  sizes = batching_lib.from_settings(settings.batching, 'batching')
-  for i, name in enumerate(names):
-    if name not in objects and registry.is_on_host(name):
-      first = settings.seed + i * num_agents
-      seeds = range(first, first + num_agents)
-      checks.check_env_seeds(f'env.{name}', settings.env[name], seeds)
-      checks.check_streams(name, sizes, num_agents)
 
 
 def meta_agent_settings(

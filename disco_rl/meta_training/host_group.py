@@ -17,7 +17,7 @@ from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.learning import actors
 from disco_rl.learning import host_actors
-from disco_rl.meta_training import meta_gradient
+from disco_rl.meta_training import trajectories
 
 # For every agent, θ and the keys of all steps.
 Prepared = list[tuple[types.AgentParams, np.ndarray]]
@@ -54,9 +54,9 @@ class HostGroup:
     )
     self._placement = placement
     self._acting_device = acting_device
-    self._starts = meta_gradient.trajectory_starts(config)
+    self._starts = trajectories.starts(config)
     self._make_step_keys = jax.jit(
-      jax.vmap(lambda rng: meta_gradient.step_keys(rng, config))
+      jax.vmap(lambda rng: trajectories.step_keys(rng, config))
     )
     self._num_steps = self._starts[-1] + config.validation_length
     # What was reset last, with the keys, until it is acted from.
@@ -75,7 +75,7 @@ class HostGroup:
     keys = np.asarray(keys)
     if self._fresh is None or not np.array_equal(self._fresh[0], keys):
       self._fresh = None
-      states = self._host.reset([meta_gradient.actor_keys(key) for key in keys])
+      states = self._host.reset([trajectories.actor_keys(key) for key in keys])
       self._fresh = (keys, states)
       self._visible_spec = jax.tree.map(
         lambda x: types.ArraySpec(x.shape, x.dtype),
@@ -130,7 +130,7 @@ class HostGroup:
     for k in map(int, np.flatnonzero(is_over)):
       with self._naming(meta_update, k, 'reset'):
         new_states[k] = self._host.actors[k].init(
-          *meta_gradient.actor_keys(keys[k])
+          *trajectories.actor_keys(keys[k])
         )
     return tuple(new_states)
 

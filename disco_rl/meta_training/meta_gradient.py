@@ -23,6 +23,7 @@ from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import faults
 from disco_rl.learning import replay
 from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import trajectories
 
 # Folded into a key to sample from the replay. Large, since folding in small
 # numbers gives the keys that splitting gives, too.
@@ -98,7 +99,7 @@ class MetaAgent:
       rng: key of the environment's reset; also split in three, for the learner,
         the actor's network and the critic.
       actor_state: the state of an actor on the host, without that of its
-        environment, see `actor_keys`; None to reset the environment here.
+        environment, see `trajectories.actor_keys`; None to reset it here.
 
     Returns:
       Its state; with `actor` None if that is on the host.
@@ -176,7 +177,7 @@ class MetaAgent:
     actor_state, steps, fault = self._actor.unroll_and_check(
       state.learner.params,
       state.actor,
-      step_keys(rng, self._config, self._axis_name),
+      trajectories.step_keys(rng, self._config, self._axis_name),
       self._axis_name,
     )
     state, batches, valid_rollout, log = self.receive(
@@ -191,8 +192,9 @@ class MetaAgent:
 
     Args:
       state: the state before.
-      steps: the steps of all trajectories, leaves [N·L + 2L, B', ...]; `states`
-        may have those at `trajectory_starts` only, leaves [N + 1, B', ...].
+      steps: the steps of all trajectories, leaves [N·L + 2L, B', ...]; from an
+        actor on the host, `states` has those at `trajectories.starts` only,
+        leaves [N + 1, B', ...].
       rng: the `act_rng` of `meta_gradient`.
 
     Returns:
@@ -386,48 +388,3 @@ class MetaAgent:
       log = jax.lax.psum(log, self._axis_name)
       log['rewards'] /= compat.axis_size(self._axis_name)
     return log
-
-
-def actor_keys(rng: chex.PRNGKey) -> tuple[chex.PRNGKey, chex.PRNGKey]:
-  """Returns the keys with which `MetaAgent.init` resets an actor.
-
-  Args:
-    rng: the key that is passed to `init`.
-
-  Returns:
-    The keys of its environment and of the state of its network.
-  """
-  return rng, jax.random.split(rng, 3)[1]
-
-
-def step_keys(
-  rng: chex.PRNGKey, config: config_lib.Config, axis_name: Any | None = None
-) -> chex.PRNGKey:
-  """Makes the keys of all steps of one meta-update.
-
-  Args:
-    rng: the `act_rng` of `meta_gradient`.
-    config: the sizes.
-    axis_name: axis over which batches are sharded, or None.
-
-  Returns:
-    [N·L + 2L, ...]: those of the N trajectories of L steps, and of the
-    validation trajectory of 2L.
-  """
-  num_updates, length = config.num_inner_updates, config.batching.rollout_length
-  train_keys = jax.vmap(
-    lambda key: jax.random.split(parallel.shard_key(key, axis_name), length)
-  )(jax.random.split(rng, num_updates))  # [N, L, ...]
-  valid_keys = jax.random.split(
-    parallel.shard_key(rng, axis_name), config.validation_length
-  )
-  num_train = num_updates * length
-  return jnp.concatenate(
-    [train_keys.reshape(num_train, *valid_keys.shape[1:]), valid_keys]
-  )
-
-
-def trajectory_starts(config: config_lib.Config) -> tuple[int, ...]:
-  """Returns the first steps of all trajectories of `step_keys`, N + 1."""
-  length = config.batching.rollout_length
-  return tuple(n * length for n in range(config.num_inner_updates + 1))

@@ -12,6 +12,7 @@ from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.meta_training import stages
 from disco_rl.meta_training import trainer as trainer_lib
+from disco_rl.meta_training import trajectories
 from disco_rl.runs import checkpoint
 from disco_rl.runs import finite
 from tests.support import golden
@@ -134,7 +135,7 @@ def test_the_same_rollouts_have_the_same_meta_gradient(memory_settings):
   @jax.jit
   def both():
     state = in_jax.init(keys[0])
-    step_keys = trainer_lib.meta_update.meta_gradient.step_keys(keys[1], config)
+    step_keys = trajectories.step_keys(keys[1], config)
     _, steps, _ = in_jax._actor.unroll_and_check(
       state.learner.params, state.actor, step_keys
     )
