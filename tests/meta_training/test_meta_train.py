@@ -143,8 +143,8 @@ def test_environments_of_ones_own_are_named(own_rule, monkeypatch):
       'env.catch_numpy.random_seed 1 is too large for the seed 2147483648',
     ),
     (
-      dict(envs='catch_numpy', num_agents=2**14),
-      'makes 524288 environments catch_numpy, which run in Python',
+      dict(envs='catch_numpy', num_agents=4096),
+      'makes 131072 environments catch_numpy, which run in Python',
     ),
     (dict(envs=['catch', 'catch']), 'catch is given twice'),
     (
