@@ -25,6 +25,7 @@ from typing import Any
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from disco_rl import compat
@@ -37,6 +38,7 @@ REPLICATED = Spec()
 BY_LANE = Spec(_LANES)  # [lanes, ...]
 BY_BATCH = Spec(_LANES, _BATCH)  # [lanes, B, ...]
 ROLLOUT = Spec(None, _BATCH)  # [T+1, B, ...], of one lane.
+ROLLOUTS = Spec(_LANES, None, _BATCH)  # [lanes, T+1, B, ...].
 
 
 class Placement:
@@ -185,6 +187,57 @@ class Placement:
       is_leaf=lambda x: isinstance(x, Spec),
     )
     return jax.device_put(tree, shardings)
+
+  def lane(self, tree: Any, index: int) -> Any:
+    """Copies one lane to one device of its row, outside of programs.
+
+    No other device takes part, so that it need not wait for their programs.
+
+    Args:
+      tree: arrays [lanes, ...] on the devices, sharded as `BY_LANE`.
+      index: index of the lane.
+
+    Returns:
+      Leaves [...].
+    """
+    if not self._is_sharded:
+      return jax.tree.map(lambda x: x[index], tree)
+
+    def of_row(x: jax.Array) -> jax.Array:
+      row, own = divmod(index, x.shape[0] // self.num_lane_shards)
+      device = self._mesh.devices[row, 0]
+      shards = {shard.device: shard for shard in x.addressable_shards}
+      return shards[device].data[own]
+
+    return jax.tree.map(of_row, tree)
+
+  def stack_rollouts(self, rollouts: Sequence[Any]) -> Any:
+    """Stacks the rollouts of all lanes, each on a device of its row.
+
+    Args:
+      rollouts: one tree per lane, with leaves [T+1, B, ...].
+
+    Returns:
+      Leaves [lanes, T+1, B, ...], sharded as `ROLLOUTS`.
+    """
+    if not self._is_sharded:
+      stacked = jax.tree.map(lambda *lanes: jnp.stack(lanes), *rollouts)
+      return self.put(stacked, ROLLOUTS)
+    grid = self._mesh.devices
+    sharding = jax.sharding.NamedSharding(self._mesh, ROLLOUTS)
+
+    def join(*lanes: jax.Array) -> jax.Array:
+      shards: list[jax.Array] = []
+      size = len(lanes) // len(grid)
+      for i, devices in enumerate(grid):
+        row = jnp.stack(lanes[i * size : (i + 1) * size])
+        columns = jnp.split(row, len(devices), axis=2)
+        shards += map(jax.device_put, columns, devices)
+      return jax.make_array_from_single_device_arrays(
+        (len(lanes), *lanes[0].shape), sharding, shards
+      )
+
+    return jax.tree.map(join, *rollouts)
 
   def fetch(self, tree: Any) -> Any:
     """Copies arrays to the host."""

@@ -66,6 +66,7 @@ SCHEMA: Mapping[str, Field] = {
   'lane_shards': _optional(_LANES),
   'lanes_at_once': _optional(_LANES),
   'overlap_acting': Field(bool),
+  'act_on': Field(str, choices=('devices', 'cpu')),
   'chunk_size': _SIZE,
   'checkpoint_every': _COUNT,
   'checkpoint_replay': Field(str, choices=('always', 'never')),

@@ -18,6 +18,29 @@ from tests.support import golden
 from tests.support import small
 
 
+@pytest.mark.parametrize(('num_devices', 'rows'), [(1, 1), (4, 1), (4, 2)])
+def test_lanes_and_rollouts_on_the_devices_of_their_row(num_devices, rows):
+  devices = jax.devices()[:num_devices]
+  placement = parallel.Placement(devices, num_lane_shards=rows)
+  values = np.arange(4 * 5 * 8.0).reshape(4, 5, 8)  # [lanes, T+1, B]
+  tree = dict(a=values, b=(values[..., None],))
+  params = placement.put(tree, parallel.BY_LANE)
+  lanes = []
+  for i in range(4):
+    own = placement.lane(params, i)
+    jax.tree.map(
+      lambda x, y, i=i: np.testing.assert_array_equal(x, y[i]), own, tree
+    )
+    first = devices[i * rows // 4 * (num_devices // rows)]
+    assert all(x.devices() == {first} for x in jax.tree.leaves(own))
+    lanes.append(own)
+  stacked = placement.stack_rollouts(lanes)
+  wanted = placement.put(tree, parallel.ROLLOUTS)
+  for x, y in zip(*map(jax.tree.leaves, (stacked, wanted)), strict=True):
+    np.testing.assert_array_equal(x, y)
+    assert x.sharding.is_equivalent_to(y.sharding, x.ndim)
+
+
 @pytest.mark.slow
 def test_eight_devices_learn_as_one_on_the_same_data():
   """Acting on the host gives the same experience, including masked steps."""

@@ -3,6 +3,7 @@
   disco-rl meta-train --init random --out runs/my_rule
   disco-rl meta-train --init disco_103 --steps 50
   disco-rl meta-train --num-agents 8 --set meta.num_inner_updates=20
+  disco-rl meta-train --env catch --env gym:CartPole-v1
   disco-rl meta-train --resume runs/my_rule
   disco-rl eval --rule runs/my_rule                 # train fresh agents with it
 
@@ -50,8 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--env',
     action='append',
-    help='environment of a group of agents, which must be written in JAX, such '
-    'as catch and gymnax:<id>. May be repeated (default: catch, 5x5)',
+    help='environment of a group of agents, in JAX or on the host, such as '
+    'catch, gymnax:<id>, gym:<id> and atari:<Game>. May be repeated, in any '
+    'mixture (default: catch, 5x5)',
   )
   add(
     '--steps',

@@ -117,3 +117,45 @@ def check_streams(
       f'{group}.num_workers must be 0 or divide {sizes_group}.num_envs '
       f'({sizes.num_envs}), got {num_workers}'
     )
+
+
+def check_host_environments(
+  settings: config_dict.ConfigDict, names: list[str], objects: Mapping[str, Any]
+) -> None:
+  """Checks seeds and number of the environments of meta-training on the host.
+
+  Args:
+    settings: all settings.
+    names: names of the environments, in the order of their groups.
+    objects: those that are not in the registry, by name.
+  """
+  num_agents = settings.num_agents
+  sizes = batching_lib.from_settings(settings.batching, 'batching')
+  for i, name in enumerate(names):
+    if name not in objects and registry.is_on_host(name):
+      first = settings.seed + i * num_agents
+      seeds = range(first, first + num_agents)
+      check_env_seeds(f'env.{name}', settings.env[name], seeds)
+      own = settings.env[name]
+      check_streams(f'env.{name}', name, own, sizes, num_agents)
+
+
+def check_evaluations(
+  settings: config_dict.ConfigDict, objects: Mapping[str, Any]
+) -> None:
+  """Checks the sizes and environments of evaluations in meta-training.
+
+  Args:
+    settings: all settings.
+    objects: the environments that are not in the registry, by name.
+  """
+  sizes = batching_lib.from_settings(settings.eval.batching, 'eval.batching')
+  batching_lib.check_steps(settings.eval.steps, sizes, 'eval.steps')
+  seeds = range(settings.eval.num_seeds)
+  group = 'eval.env' if settings.eval.env else 'env'
+  for name, own in (settings.eval.env or settings.env).items():
+    check_env_seeds(f'{group}.{name}', own, seeds)
+    if name not in objects:
+      check_streams(
+        f'{group}.{name}', name, own, sizes, len(seeds), 'eval.batching'
+      )

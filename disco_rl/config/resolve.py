@@ -239,6 +239,11 @@ def meta_training(
       devices=request['devices'],
       lane_shards=None,  # Rows of devices; None for as many as divide agents.
       lanes_at_once=None,
+      # Of environments on the host: whether agents act while the devices
+      # differentiate others, with the same results; and where their networks
+      # are evaluated, on the agents' devices or on the CPU.
+      overlap_acting=True,
+      act_on='devices',
       checkpoint_every=25,  # Meta-updates.
       checkpoint_replay=request['checkpoint_replay'],
       max_nonfinite_updates=10,  # In a row.
@@ -281,22 +286,14 @@ def meta_training(
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
     raise ValueError('devices must be at least 1, got 0')
+  checks.check_host_environments(layers.settings, request['env'], objects)
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
       'environments for evaluations (--eval-env; in Python: eval_envs=...) '
       'need a period (--eval-every; in Python: eval_every=...)'
     )
   if layers.settings.eval.every:
-    sizes = batching_lib.from_settings(
-      layers.settings.eval.batching, 'eval.batching'
-    )
-    batching_lib.check_steps(layers.settings.eval.steps, sizes, 'eval.steps')
-    seeds = range(layers.settings.eval.num_seeds)
-    for name in eval_envs:
-      group, own = f'eval.env.{name}', layers.settings.eval.env[name]
-      checks.check_env_seeds(group, own, seeds)
-      where = 'eval.batching'
-      checks.check_streams(group, name, own, sizes, len(seeds), where)
+    checks.check_evaluations(layers.settings, objects)
   return layers
 
 

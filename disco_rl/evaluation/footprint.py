@@ -94,11 +94,4 @@ def host_rollout(
     lambda x: types.ArraySpec(x.shape[1:], x.dtype),
     (spec.learner.params, spec.actor),
   )
-  first_state = jax.tree.map(
-    lambda x: types.ArraySpec((1, *x.shape), x.dtype), state.net_state
-  )
-  rollout = actor.rollout_spec(params, state, num_steps)
-  return jax.tree.map(
-    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype),
-    rollout.replace(states=first_state),
-  )
+  return actor.rollout_spec(params, state, num_steps)

@@ -24,6 +24,7 @@ from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import footprint
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
+from disco_rl.learning import host_actors
 
 # Puts a state, whose `actor` may be None, on the devices.
 _Put = Callable[[agent_loop.LoopState], agent_loop.LoopState]
@@ -124,16 +125,11 @@ class HostLanes:
     self._learn = learn
     self._placement = placement
     self._actor = actor
-    self._unused_env: base.Environment | None = env
-    self._make_env = make_env
-    self._seeds = tuple(seeds)
+    self._host = host_actors.HostActors(actor, env, make_env, seeds)
     self._batching = batching
     self._overlap_acting = overlap_acting
-    self._actors: list[actors.HostActor] = []
 
-  def reset(
-    self, keys: chex.PRNGKey
-  ) -> tuple[Any, tuple[actors.ActorState, ...]]:
+  def reset(self, keys: chex.PRNGKey) -> tuple[Any, host_actors.States]:
     """Makes new environments and resets them.
 
     Args:
@@ -143,13 +139,10 @@ class HostLanes:
       The states of all actors, stacked, leaves [K, ...], without those of their
       environments, which may be any objects; and the state of each actor.
     """
-    self._make_actors()
-    states = tuple(
-      actor.init(*jax.random.split(agent_loop.actor_rng(key)))
-      for actor, key in zip(self._actors, keys, strict=True)
+    states = self._host.reset(
+      [jax.random.split(agent_loop.actor_rng(key)) for key in keys]
     )
-    visible = [state._replace(env_state=None) for state in states]
-    return jax.tree.map(lambda *xs: np.stack(xs), *visible), states
+    return host_actors.stack_visible(states), states
 
   def trace(
     self,
@@ -171,7 +164,7 @@ class HostLanes:
     rollout = footprint.host_rollout(
       self._actor, spec, self._batching.rollout_length
     )
-    rollouts = (rollout,) * len(self._seeds)
+    rollouts = (rollout,) * len(self._host.seeds)
     state = spec._replace(actor=None)
     return rollouts, self._learn.trace(eta, state, rollouts, spec.rng)
 
@@ -216,49 +209,20 @@ class HostLanes:
 
   def to_checkpoint(self, state: agent_loop.LoopState) -> agent_loop.LoopState:
     """Returns the state with snapshots of the environments that make them."""
-    states = tuple(
-      actor.to_checkpoint(own)
-      for actor, own in zip(self._actors, state.actor, strict=True)
-    )
-    return state._replace(actor=states)
+    return state._replace(actor=self._host.to_checkpoint(state.actor))
 
   def from_checkpoint(
     self, saved: agent_loop.LoopState, put: _Put
   ) -> agent_loop.LoopState:
     """Returns the state to resume from; environments may be reset."""
-    if not self._actors:
-      self._make_actors()
-    restored = [
-      actor.from_checkpoint(own)
-      for actor, own in zip(self._actors, saved.actor, strict=True)
-    ]
-    # Where environments were reset, the returns of episodes restart from zero.
-    goes_on = np.asarray([go_on for _, go_on in restored])[:, None]
-    episodes = jax.tree.map(
-      lambda old, new: np.where(goes_on, old, new),
-      saved.episodes,
-      episodes_lib.init(self._batching.num_envs),
-    )
+    states, goes_on = self._host.from_checkpoint(saved.actor)
+    episodes = episodes_lib.keep(saved.episodes, goes_on)
     learning = put(saved._replace(actor=None, episodes=episodes))
-    return learning._replace(actor=tuple(state for state, _ in restored))
+    return learning._replace(actor=states)
 
   def close(self) -> None:
     """Closes all environments."""
-    for actor in self._actors:
-      actor.close()
-    if self._unused_env is not None:
-      self._unused_env.close()
-
-  def _make_actors(self) -> None:
-    """Makes one new environment and actor per seed."""
-    for actor in self._actors:
-      actor.close()
-    self._actors = []
-    for seed in self._seeds:
-      env, self._unused_env = self._unused_env, None
-      if env is None:
-        env = self._make_env(seed)
-      self._actors.append(self._actor.with_env(env))
+    self._host.close()
 
   def _act(
     self,
@@ -266,16 +230,16 @@ class HostLanes:
     states: Any,
     keys: np.ndarray,
     iteration: int,
-  ) -> tuple[tuple[actors.ActorState, ...], tuple[types.ActorRollout, ...]]:
+  ) -> tuple[host_actors.States, tuple[types.ActorRollout, ...]]:
     """Acts for one rollout of every agent, with leaves [T+1, B, ...]."""
     new_states, rollouts = [], []
-    for k, actor in enumerate(self._actors):
+    for k, actor in enumerate(self._host.actors):
       own = jax.tree.map(lambda x, k=k: x[k], params)
       step_keys = jax.random.split(keys[k], self._batching.rollout_length)
       try:
         state, rollout = actor.unroll(own, states[k], step_keys)
       except timesteps.NonFiniteError as error:
-        place = f'iteration {iteration}, seed {self._seeds[k]}'
+        place = f'iteration {iteration}, seed {self._host.seeds[k]}'
         raise error.at(place) from None
       new_states.append(state)
       rollouts.append(rollout)

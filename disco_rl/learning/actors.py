@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import foreign
 from disco_rl.environments import timesteps
@@ -227,11 +228,37 @@ class HostActor(_Actor):
     other._snapshot_layout = None
     return other
 
+  def rollout_spec(
+    self,
+    params: types.AgentParams,
+    state: ActorState,
+    num_steps: int,
+    starts: Sequence[int] = (0,),
+  ) -> types.ActorRollout:
+    """Returns the shapes of a rollout of `unroll`, without acting.
+
+    Args:
+      params: θ, arrays or specs.
+      state: any state of this actor, arrays or specs.
+      num_steps: T+1.
+      starts: see `unroll`.
+
+    Returns:
+      Specs [T+1, B, ...], and of `states` [S, B, ...].
+    """
+    spec = super().rollout_spec(params, state, num_steps)
+    states = jax.tree.map(
+      lambda x: types.ArraySpec((len(starts), *x.shape[1:]), x.dtype),
+      spec.states,
+    )
+    return spec.replace(states=states)
+
   def unroll(
     self,
     params: types.AgentParams,
     state: ActorState,
     step_keys: chex.PRNGKey,
+    starts: Sequence[int] = (0,),
   ) -> tuple[ActorState, types.ActorRollout]:
     """Acts for one rollout, with the same keys as a `DeviceActor`.
 
@@ -239,17 +266,21 @@ class HostActor(_Actor):
       params: θ.
       state: from `init` or the last rollout.
       step_keys: T+1 keys, one per step.
+      starts: the S steps before which the network's state is kept, ascending:
+        the first steps of the trajectories that the rollout is divided into.
 
     Returns:
       The state after, and a rollout on the device with leaves [T+1, B, ...],
-      except `states`, which keeps only the network's first state, [1, B, ...].
+      except `states`, which has the network's states at `starts`, [S, B, ...].
     """
     env_state, timestep, net_state = state
-    first_state = jax.tree.map(lambda x: x[None], net_state)
+    first_states = []
     keys = np.asarray(step_keys)
     visible = state._replace(env_state=None)
     rollout = self._make_empty(params, visible, len(keys))
     for t, rng in enumerate(keys):
+      if t in starts:
+        first_states.append(net_state)
       rollout, actions, net_state = self._step(
         params, rng, timestep, net_state, rollout, t
       )
@@ -258,7 +289,7 @@ class HostActor(_Actor):
       except timesteps.NonFiniteError as error:
         raise error.at(faults.step_of_rollout(t + 1)) from None
     state = ActorState(env_state, timestep, net_state)
-    return state, rollout.replace(states=first_state)
+    return state, rollout.replace(states=utils.tree_stack(first_states))
 
   def to_checkpoint(self, state: ActorState) -> ActorState:
     """Returns the state in a form that can be saved.

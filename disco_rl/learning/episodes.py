@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from disco_rl import types
 
@@ -28,6 +29,23 @@ def init(batch_size: int) -> RunningEpisodes:
   # -1, since no transition leads to the first step of a stream.
   return RunningEpisodes(
     jnp.zeros(batch_size), jnp.full(batch_size, -1.0, jnp.float32)
+  )
+
+
+def keep(running: RunningEpisodes, goes_on: np.ndarray) -> RunningEpisodes:
+  """Restarts the episodes of agents whose environments were reset, on the host.
+
+  Args:
+    running: leaves [agents, B].
+    goes_on: [agents], bool, whether an agent's episodes continue.
+
+  Returns:
+    The episodes, those that do not continue as before their first step.
+  """
+  return jax.tree.map(
+    lambda old, new: np.where(goes_on[:, None], old, new),
+    running,
+    init(running.length.shape[1]),
   )
 
 

@@ -1,8 +1,11 @@
 """Checks that meta-training fits into memory, before it is allocated."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from disco_rl import memory
+from disco_rl import types
+from disco_rl.config import meta_training as config_lib
 
 # Maps each part of the memory to the settings that its size depends on.
 _SIZES = {
@@ -10,16 +13,36 @@ _SIZES = {
   'agents': 'the sizes of networks, or num_agents',
   'environments': 'batching.num_envs or num_agents',
   'the rule': 'the sizes of the meta-network, or num_agents',
+  'observations of one meta-update': 'batching.num_envs, '
+  'batching.rollout_length, num_agents, or the size of observations',
   'a meta-update': 'meta.num_inner_updates, batching.batch_size, '
   'batching.rollout_length, batching.num_envs, or the sizes of networks',
 }
 
 
-def check_state(spec: Any) -> memory.Estimate:
+def check_observations(
+  spec: types.SpecsTree, config: config_lib.Config, num_agents: int
+) -> None:
+  """Raises a `ValueError` if what agents observe on the host does not fit.
+
+  Args:
+    spec: specs of one observation.
+    config: the sizes.
+    num_agents: number of agents of the group.
+  """
+  batching = config.batching
+  num_steps = config.num_inner_updates * batching.rollout_length
+  num_steps += config.validation_length
+  total = memory.of_arrays(spec) * num_steps * batching.num_envs * num_agents
+  memory.check({'observations of one meta-update': total}, _SIZES)
+
+
+def check_state(spec: Any, on_host: Any = ()) -> memory.Estimate:
   """Raises a `ValueError` if a state does not fit into memory.
 
   Args:
     spec: specs of a `trainer.TrainState`.
+    on_host: specs of what actors on the host have, leaves of any shape.
 
   Returns:
     The estimate.
@@ -28,7 +51,9 @@ def check_state(spec: Any) -> memory.Estimate:
   parts = {
     'replay': memory.of_arrays([agent.buffer for agent in agents]),
     'agents': memory.of_arrays([agent.learner for agent in agents]),
-    'environments': memory.of_arrays([agent.actor for agent in agents]),
+    'environments': memory.of_arrays(
+      ([agent.actor for agent in agents], on_host)
+    ),
     'the rule': memory.of_arrays(
       (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
     ),
@@ -36,15 +61,29 @@ def check_state(spec: Any) -> memory.Estimate:
   return memory.check(parts, _SIZES)
 
 
-def check_update(state: memory.Estimate, traced: Any) -> memory.Estimate:
+class Stage(NamedTuple):
+  """A program of a meta-update, and what was acted on the host for it."""
+
+  traced: Any
+  rollouts: Any = None  # Specs.
+
+
+def check_update(
+  state: memory.Estimate, stages: Sequence[Stage], overlap: bool = False
+) -> memory.Estimate:
   """Raises a `ValueError` if a state and a meta-update do not fit into memory.
 
   Args:
     state: from `check_state`.
-    traced: the traced program of a meta-update.
+    stages: the programs of a meta-update, in their order.
+    overlap: whether the rollouts of a stage are acted during the one before.
 
   Returns:
     The estimate.
   """
-  step = memory.of_program(traced)
+  rollouts = [memory.of_arrays(stage.rollouts) for stage in stages] + [0]
+  step = max(
+    memory.of_program(stage.traced) + rollouts[i] + overlap * rollouts[i + 1]
+    for i, stage in enumerate(stages)
+  )
   return memory.check({**state.parts, 'a meta-update': step}, _SIZES)

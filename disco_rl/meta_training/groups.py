@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-from typing import Any
+from typing import NamedTuple
 
 import jax
 from ml_collections import config_dict
@@ -16,6 +16,8 @@ from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.learning import actors
+from disco_rl.meta_training import footprint
+from disco_rl.meta_training import host_group
 from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
 from disco_rl.rule_zoo import file_format
@@ -27,7 +29,7 @@ class Group:
   """Agents that differ only by their seeds.
 
   Attributes:
-    env_fn: makes their environment, which must be in JAX.
+    env_fn: makes their environment, in JAX or on the host.
     agent_settings: see `agent.get_settings_disco`; with a group `value_fn`, the
       settings of their critics.
     num_agents: number of agents.
@@ -77,39 +79,65 @@ def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
   return names
 
 
+class Built(NamedTuple):
+  """What a group consists of."""
+
+  agent: meta_gradient.MetaAgent  # The same for all agents.
+  rule: base.UpdateRule
+  host: host_group.HostGroup | None  # None for environments in JAX.
+
+
 def build(
   group: Group,
   config: config_lib.Config,
-  batch_axis_name: Any | None,
+  placement: parallel.Placement,
   regularizer: meta_loss.Regularizer | None,
-) -> tuple[meta_gradient.MetaAgent, base.UpdateRule]:
-  """Builds one agent of a group.
+  first_seed: int,
+  acting_device: jax.Device | None,
+) -> Built:
+  """Builds the agents of a group.
 
   Args:
     group: the group.
-    config: the sizes; with a batch axis, those of one shard.
-    batch_axis_name: axis over which batches are sharded, or None.
+    config: the sizes, over all devices.
+    placement: the devices.
     regularizer: a further term of the meta-loss, or None.
+    first_seed: seed of the first agent's environment, if that is on the host;
+      those of the others follow.
+    acting_device: see `host_group.HostGroup`.
 
   Returns:
-    The agent, and its rule.
-
-  Raises:
-    ValueError: if the environment runs on the host.
+    The agents. An environment on the host must be closed.
   """
-  env = registry.as_environment_fn(group.env_fn)(config.batching.num_envs, 0)
-  agent = agent_lib.Agent.for_environment(
-    env, group.agent_settings, batch_axis_name, group.optimizer
-  )
-  actor = actors.make(agent, env)
-  if not isinstance(actor, actors.DeviceActor):
-    actor.close()
-    name = group.name or type(env).__name__
-    raise ValueError(host_environment_message(name))
-  built = meta_gradient.MetaAgent(
-    agent, actor, config, batch_axis_name, regularizer
-  )
-  return built, agent.update_rule
+  env_fn = registry.as_environment_fn(group.env_fn)
+  shard = config.per_shard(placement.num_batch_shards)
+  num_envs = config.batching.num_envs
+  env = env_fn(num_envs, first_seed)
+  if env.is_jittable and (num_envs, first_seed) != (shard.batching.num_envs, 0):
+    # Every device acts in its own shard of the environments.
+    env = env_fn(shard.batching.num_envs, 0)
+  axis_name = placement.batch_axis
+  try:
+    agent = agent_lib.Agent.for_environment(
+      env, group.agent_settings, axis_name, group.optimizer
+    )
+    actor = actors.make(agent, env)
+    meta_agent = meta_gradient.MetaAgent(
+      agent, actor, shard, axis_name, regularizer
+    )
+    host = None
+    if isinstance(actor, actors.HostActor):
+      footprint.check_observations(
+        agent.single_observation_spec, config, group.num_agents
+      )
+      seeds = range(first_seed, first_seed + group.num_agents)
+      host = host_group.HostGroup(
+        actor, env, env_fn, seeds, config, placement, acting_device
+      )
+  except BaseException:
+    env.close()  # On the host, it may have processes.
+    raise
+  return Built(meta_agent, agent.update_rule, host)
 
 
 def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
@@ -152,21 +180,3 @@ def average_returns(
     averages[f'episodes/{name}'] = episodes
     averages[f'return/{name}'] = total / episodes if episodes else np.nan
   return averages
-
-
-def host_environment_message(name: str) -> str:
-  """Makes the error message for an environment on the host.
-
-  Args:
-    name: name of the environment.
-
-  Returns:
-    The message.
-  """
-  return (
-    f'meta-training cannot use {name}, which runs on the host, outside of JAX: '
-    'all agents act and learn inside one compiled program, so it needs '
-    'environments written in JAX, such as catch, gymnax:<id> or your own. Use '
-    f'one of those, or train agents in {name} with a fixed rule (`disco-rl '
-    'eval`)'
-  )

@@ -1,7 +1,8 @@
 """Computes the meta-gradient of one agent: acts, learns and differentiates.
 
 All functions are pure, to be mapped over many agents. Acting and
-differentiating are two methods, which `meta_gradient` combines.
+differentiating are two methods, which `meta_gradient` combines. In environments
+on the host, `host_group.py` acts instead.
 """
 
 import functools
@@ -22,6 +23,7 @@ from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import faults
 from disco_rl.learning import replay
 from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import trajectories
 
 # Folded into a key to sample from the replay. Large, since folding in small
 # numbers gives the keys that splitting gives, too.
@@ -37,7 +39,7 @@ class AgentState(NamedTuple):
   """The state of an agent, carried from one meta-update to the next."""
 
   learner: agent_lib.LearnerState  # With a critic.
-  actor: actors.ActorState
+  actor: Any  # An `actors.ActorState`; in a program, None for one on the host.
   buffer: replay.ReplayState | None  # None without replay.
   episodes: episodes_lib.RunningEpisodes
 
@@ -57,7 +59,7 @@ class MetaAgent:
   def __init__(
     self,
     agent: agent_lib.Agent,
-    actor: actors.DeviceActor,
+    actor: actors.Actor,
     config: config_lib.Config,
     batch_axis_name: Any | None = None,
     regularizer: meta_loss.Regularizer | None = None,
@@ -66,7 +68,7 @@ class MetaAgent:
 
     Args:
       agent: the agent, with a critic.
-      actor: its actor, in `config.batching.num_envs` environments.
+      actor: its actor, in JAX in `config.batching.num_envs` environments.
       config: the sizes; with a batch axis, those of one shard.
       batch_axis_name: axis over which batches are sharded, or None; the same as
         that of the agent.
@@ -88,20 +90,25 @@ class MetaAgent:
     self._axis_name = batch_axis_name
     self._regularizer = regularizer
 
-  def init(self, rng: chex.PRNGKey) -> AgentState:
+  def init(
+    self, rng: chex.PRNGKey, actor_state: actors.ActorState | None = None
+  ) -> AgentState:
     """Makes the initial state of an agent.
 
     Args:
       rng: key of the environment's reset; also split in three, for the learner,
         the actor's network and the critic.
+      actor_state: the state of an actor on the host, without that of its
+        environment, see `trajectories.actor_keys`; None to reset it here.
 
     Returns:
-      Its state.
+      Its state; with `actor` None if that is on the host.
     """
     learner_rng, actor_rng, critic_rng = jax.random.split(rng, 3)
-    actor_state = self._actor.init(
-      parallel.shard_key(rng, self._axis_name), actor_rng
-    )
+    if actor_state is None:
+      actor_state = self._actor.init(
+        parallel.shard_key(rng, self._axis_name), actor_rng
+      )
     with self._agent.boundary('its first state'):
       learner = self._agent.initial_learner_state(learner_rng)
     learner = learner.replace(
@@ -114,9 +121,9 @@ class MetaAgent:
     )
     return AgentState(
       learner=learner,
-      actor=actor_state,
+      actor=actor_state if self._actor.is_pure else None,
       buffer=replay.init_for(spec, self._batching),
-      episodes=episodes_lib.init(self._actor.num_envs),
+      episodes=episodes_lib.init(self._batching.num_envs),
     )
 
   def meta_gradient(
@@ -125,6 +132,7 @@ class MetaAgent:
     state: AgentState,
     act_rng: chex.PRNGKey,
     update_rng: chex.PRNGKey,
+    steps: types.ActorRollout | None = None,
   ) -> MetaGradient:
     """Acts, learns N times, and differentiates the meta-loss in η.
 
@@ -134,11 +142,16 @@ class MetaAgent:
       act_rng: split per inner update; the validation trajectory uses the key
         itself.
       update_rng: split in (train, validation), the former per inner update.
+      steps: what was acted on the host, see `receive`; None to act here.
 
     Returns:
       The meta-gradient, and the state after.
     """
-    state, train_rollouts, valid_rollout, acted_log = self.act(state, act_rng)
+    if steps is None:
+      acted = self.act(state, act_rng)
+    else:
+      acted = self.receive(state, steps, act_rng)
+    state, train_rollouts, valid_rollout, acted_log = acted
     result = self.differentiate(
       update_rule_params, state, train_rollouts, valid_rollout, update_rng
     )
@@ -159,27 +172,42 @@ class MetaAgent:
       environments; and a log of rewards, episodes and whether the environment
       returned numbers that cannot be learned from (`faults.METRIC`).
     """
-    config = self._config
-    num_updates, length = (
-      config.num_inner_updates,
-      self._batching.rollout_length,
-    )
-    train_keys = jax.vmap(
-      lambda key: jax.random.split(
-        parallel.shard_key(key, self._axis_name), length
-      )
-    )(jax.random.split(rng, num_updates))  # [N, L, ...]
-    valid_keys = jax.random.split(
-      parallel.shard_key(rng, self._axis_name), config.validation_length
-    )
-    num_train = num_updates * length
-    step_keys = jnp.concatenate(
-      [train_keys.reshape(num_train, *valid_keys.shape[1:]), valid_keys]
-    )
+    assert isinstance(self._actor, actors.DeviceActor)
     # One loop for all trajectories, since a second one takes time to compile.
     actor_state, steps, fault = self._actor.unroll_and_check(
-      state.learner.params, state.actor, step_keys, self._axis_name
+      state.learner.params,
+      state.actor,
+      trajectories.step_keys(rng, self._config, self._axis_name),
+      self._axis_name,
     )
+    state, batches, valid_rollout, log = self.receive(
+      state._replace(actor=actor_state), steps, rng
+    )
+    return state, batches, valid_rollout, {**log, faults.METRIC: fault}
+
+  def receive(
+    self, state: AgentState, steps: types.ActorRollout, rng: chex.PRNGKey
+  ) -> tuple[AgentState, types.ActorRollout, types.ActorRollout, types.LogDict]:
+    """Stores what was acted for one meta-update, and makes its batches.
+
+    Args:
+      state: the state before.
+      steps: the steps of all trajectories, leaves [N·L + 2L, B', ...]; from an
+        actor on the host, `states` has those at `trajectories.starts` only,
+        leaves [N + 1, B', ...].
+      rng: the `act_rng` of `meta_gradient`.
+
+    Returns:
+      The same as `act`, without the check of the environment.
+    """
+    num_updates, length = (
+      self._config.num_inner_updates,
+      self._batching.rollout_length,
+    )
+    num_train = num_updates * length
+    first_states = None
+    if not self._actor.is_pure:
+      first_states, steps = steps.states, steps.replace(states=None)
     episodes, finished = episodes_lib.update(
       state.episodes, steps.rewards, steps.discounts
     )
@@ -188,17 +216,20 @@ class MetaAgent:
       lambda x: x[:num_train].reshape(num_updates, length, *x.shape[1:]), steps
     )
     valid_rollout = jax.tree.map(lambda x: x[num_train:], steps)
+    if first_states is not None:
+      before = lambda rows: jax.tree.map(rows, first_states)
+      fresh = fresh.replace(states=before(lambda x: x[:-1, None]))
+      valid_rollout = valid_rollout.replace(states=before(lambda x: x[-1:]))
     log = {
       **self._count_rewards(fresh.rewards),
       **{name: getattr(finished, name) for name in EPISODE_LOG},
-      faults.METRIC: fault,
     }
     fresh = jax.vmap(replay.to_stored)(fresh)
     buffer, batches = self._next_batches(
       state.buffer, fresh, jax.random.fold_in(rng, _REPLAY)
     )
     valid_rollout = replay.from_stored(replay.to_stored(valid_rollout))
-    state = state._replace(actor=actor_state, buffer=buffer, episodes=episodes)
+    state = state._replace(buffer=buffer, episodes=episodes)
     return state, batches, valid_rollout, log
 
   def differentiate(

@@ -97,8 +97,8 @@ def meta_train(
   """Discovers a rule, or improves one, by training agents with it.
 
   Args:
-    envs: environments in JAX, each with a group of agents: names (see
-      `environments.registry`) or functions that make an environment from a
+    envs: environments in JAX or on the host, each with a group of agents: names
+      (see `environments.registry`) or functions that make an environment from a
       batch size and a seed.
     init: the initial η: `'random'`, the name, file or run folder of a rule, a
       loaded rule, or η itself.
@@ -125,7 +125,7 @@ def meta_train(
     regularizer: a further term of the meta-loss, see `trainer.Trainer`.
     agent_optimizer: optimiser of the agents' parameters, see `Agent`.
     meta_optimizer: optimiser of η, see `trainer.Trainer`.
-    devices: devices over which every agent's environments are sharded; by
+    devices: devices over which agents, or else their batches, are sharded; by
       default the first one of this process.
     out: folder for config, metrics, checkpoints, rule and pictures, as in
       `disco-rl meta-train`; None to write nothing.

@@ -28,6 +28,7 @@ from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
+from disco_rl.runs import checkpoint
 from disco_rl.runs import finite
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
@@ -105,9 +106,6 @@ class Plan(plan_lib.Plan):
     self.request = requests.prepare(request, resolve.META_TRAINING)
     if not self.request['env']:
       raise ValueError('meta-training needs at least one environment')
-    for name in self.request['env']:
-      if name not in objects.env_fns and registry.is_on_host(name):
-        raise ValueError(groups.host_environment_message(name))
     if rule is None and self.request['init'] != resolve.RANDOM:
       rule = rule_lib.load_rule(self.request['init'])
     if rule is not None and rule.eta is None:
@@ -165,6 +163,9 @@ class Plan(plan_lib.Plan):
       ),
       regularizer=objects.regularizer,
       meta_optimizer=objects.meta_optimizer,
+      env_seed=settings.seed,
+      overlap_acting=settings.overlap_acting,
+      acting_device=_acting_device(settings.act_on),
     )
 
   def make_trainable(self) -> training.Training:
@@ -173,9 +174,13 @@ class Plan(plan_lib.Plan):
     eta = None
     if self.rule is not None:
       eta = self.rule.eta
-      file_format.check_like(
-        eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
-      )
+      try:
+        file_format.check_like(
+          eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
+        )
+      except BaseException:
+        trainer.close()
+        raise
     return training.Training(
       trainer,
       settings.seed,
@@ -232,9 +237,10 @@ class Plan(plan_lib.Plan):
     state: Any,
     opened: contextlib.ExitStack,
   ) -> None:
-    """Checks that η can be saved, and builds the agents of evaluations."""
-    del trainable
+    """Checks that the run can be saved, and builds agents of evaluations."""
     file_format.check_savable(state.eta, 'the parameters of the rule')
+    # Snapshots of the environments. The rest can always be saved.
+    checkpoint.check(trainable.snapshots(state))
     self._open_evaluation(opened)
 
   def _open_evaluation(
@@ -260,6 +266,17 @@ class Plan(plan_lib.Plan):
     """Saves the rule, so that the run can be resumed without other files."""
     finite.check(dict(eta=state.eta))
     self._save_rule(folder.rule_path, state.eta, step=int(state.step))
+
+  def lost_by_resuming(
+    self, trainable: training.Training, saved: Any
+  ) -> list[str]:
+    """Returns notes on environments that are reset, see `runs.plan.Plan`."""
+    names = trainable.names_without_snapshots(saved)
+    if not names:
+      return []
+    return [
+      f'environments of {", ".join(names)} make no snapshots, and were reset'
+    ]
 
   def check_resumable(self, folder: run_folder.RunFolder) -> None:
     """Raises an error if evaluations or the best rule cannot be read."""
@@ -361,6 +378,19 @@ def plan_of_folder(
       settings=folder.config['rule_settings'],
     )
   return Plan(request, rule, objects)
+
+
+def _acting_device(act_on: str) -> jax.Device | None:
+  """Returns the device of the setting `act_on`; None for the agents' own."""
+  if act_on == 'devices':
+    return None
+  try:
+    return jax.local_devices(backend='cpu')[0]
+  except RuntimeError:
+    raise ValueError(
+      'act_on=cpu needs the CPU as a device of JAX, which the variable '
+      'JAX_PLATFORMS leaves out: add cpu to it'
+    ) from None
 
 
 def _draw(rows: list[metrics.Row], folder: run_folder.RunFolder) -> None:

@@ -1,5 +1,6 @@
 """The state of meta-training, and how it is sharded."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,11 @@ from disco_rl.meta_training import meta_gradient
 
 
 class GroupState(NamedTuple):
-  """The agents of a group, leaves [n, ...]."""
+  """The agents of a group, leaves [n, ...].
+
+  In environments on the host, `agents.actor` is a tuple of the states of the
+  group's actors, which stay on the host; None in compiled programs.
+  """
 
   agents: meta_gradient.AgentState
   updates_left: jax.Array  # [n], int32, inner updates until an agent's reset.
@@ -30,12 +35,12 @@ class TrainState(NamedTuple):
   groups: tuple[GroupState, ...]
 
 
-def specs(config: config_lib.Config, num_groups: int) -> TrainState:
+def specs(config: config_lib.Config, on_host: Sequence[bool]) -> TrainState:
   """Returns how a state is sharded, see `parallel.Placement`.
 
   Args:
     config: sizes and weights.
-    num_groups: number of groups.
+    on_host: for each group, whether its environments are on the host.
 
   Returns:
     A state with the spec of each part in its place.
@@ -47,18 +52,56 @@ def specs(config: config_lib.Config, num_groups: int) -> TrainState:
   if not config.batching.on_policy:
     buffer = replay.ReplayState(data=by_batch, num_added=by_lane)
   per_agent = config.adam_per_agent
-  group = GroupState(
-    agents=meta_gradient.AgentState(
-      learner=by_lane, actor=by_batch, buffer=buffer, episodes=by_batch
-    ),
-    updates_left=by_lane,
-    opt_states=by_lane if per_agent else None,
-  )
+  groups = [
+    GroupState(
+      agents=meta_gradient.AgentState(
+        learner=by_lane,
+        actor=None if is_on_host else by_batch,
+        buffer=buffer,
+        episodes=by_batch,
+      ),
+      updates_left=by_lane,
+      opt_states=by_lane if per_agent else None,
+    )
+    for is_on_host in on_host
+  ]
   return TrainState(
     step=whole,
     num_skipped=whole,
     num_over=whole,
     eta=whole,
     opt_state=None if per_agent else whole,
-    groups=(group,) * num_groups,
+    groups=tuple(groups),
   )
+
+
+def with_actors(state: TrainState, actors: Mapping[int, Any]) -> TrainState:
+  """Replaces the states of the actors of some groups.
+
+  Args:
+    state: the state.
+    actors: index of a group to the new states of its actors, or None.
+
+  Returns:
+    The new state.
+  """
+  return with_agents(state, {i: dict(actor=x) for i, x in actors.items()})
+
+
+def with_agents(
+  state: TrainState, changes: Mapping[int, Mapping[str, Any]]
+) -> TrainState:
+  """Replaces parts of the agents of some groups.
+
+  Args:
+    state: the state.
+    changes: index of a group to new fields of its `AgentState`.
+
+  Returns:
+    The new state.
+  """
+  groups = list(state.groups)
+  for i, own in changes.items():
+    agents = groups[i].agents._replace(**own)
+    groups[i] = groups[i]._replace(agents=agents)
+  return state._replace(groups=tuple(groups))

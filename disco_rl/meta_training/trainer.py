@@ -1,7 +1,9 @@
 """Runs meta-updates of η with many agents.
 
 Agents are grouped by environment and network. The agents of a group are mapped
-over as lanes, and all groups train the same η.
+over as lanes, and all groups train the same η. If all environments are in JAX,
+a meta-update is one compiled program. Otherwise every group has a program of
+its own, which differentiates after the group has acted, and one updates η.
 
   group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
   trainer = Trainer([group], config_lib.Config())
@@ -12,30 +14,27 @@ over as lanes, and all groups train the same η.
 """
 
 from collections.abc import Sequence
-import functools
 from typing import Any, NamedTuple
 
 import chex
 import jax
-import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from disco_rl import compat
 from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
-from disco_rl import utils
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import callbacks
 from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
-from disco_rl.meta_training import lifetimes
-from disco_rl.meta_training import meta_gradient
+from disco_rl.meta_training import host_groups
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import meta_optimizer as meta_optimizer_lib
+from disco_rl.meta_training import meta_update
 from disco_rl.meta_training import nonfinite
+from disco_rl.meta_training import stages
 from disco_rl.meta_training import train_state
 from disco_rl.rule_zoo import file_format
 
@@ -66,6 +65,7 @@ class Trainer:
     num_agents: number of agents of all groups.
     eta_spec: specs of η.
     group_names: names of the groups, all different.
+    hosts: the groups on the host, which act outside of compiled programs.
   """
 
   def __init__(
@@ -76,6 +76,9 @@ class Trainer:
     placement: parallel.Placement | None = None,
     regularizer: meta_loss.Regularizer | None = None,
     meta_optimizer: optax.GradientTransformation | None = None,
+    env_seed: int = 0,
+    overlap_acting: bool = True,
+    acting_device: jax.Device | None = None,
   ):
     """Builds everything; compiles nothing yet.
 
@@ -94,35 +97,42 @@ class Trainer:
         defaults. It takes gradients and parameters as trees like η, so that it
         can treat parts of η differently; with `config.adam_per_agent`, every
         agent has a state of it.
+      env_seed: seed of the first agent's environment on the host; the i-th
+        agent of all groups has `env_seed + i`.
+      overlap_acting: whether a group acts on the host while the devices
+        differentiate the group before. The results do not depend on it.
+      acting_device: device of the networks that act in environments on the
+        host; None for the agents' own devices. An accelerator runs one program
+        after the other, so that nothing overlaps there.
     """
     self.config = config
     self._groups = tuple(groups)
     self._placement = placement or parallel.Placement()
     self.group_names = groups_lib.check(groups, self._placement)
     self._env_names = ', '.join(self.group_names)
+    self._overlap_acting = overlap_acting
     self.num_agents = sum(group.num_agents for group in groups)
-    shard_config = config.per_shard(self._placement.num_batch_shards)
-    built = [
-      groups_lib.build(
-        group, shard_config, self._placement.batch_axis, regularizer
-      )
-      for group in groups
-    ]
-    self._meta_agents = [an_agent for an_agent, _ in built]
-    self._rules = [rule for _, rule in built]
-    self.eta_spec = groups_lib.eta_spec(self._rules)
-    self._optimizer = meta_optimizer_lib.MetaOptimizer(config, meta_optimizer)
-    specs = self._state_specs = train_state.specs(config, len(self._groups))
-    whole, by_lane = parallel.REPLICATED, parallel.BY_LANE
-    self._init = self._placement.compile(
-      self._init_state, (whole, whole), specs
+    built = self._build(env_seed, regularizer, acting_device)
+    self._meta_agents = [own.agent for own in built]
+    self._rules = [own.rule for own in built]
+    self.hosts = host_groups.HostGroups(
+      {i: own.host for i, own in enumerate(built) if own.host is not None}
     )
-    self._update = self._placement.compile(
-      self._meta_update, (specs, whole), (specs, whole, by_lane), donate=[0]
+    try:
+      self.eta_spec = groups_lib.eta_spec(self._rules)
+      optimizer = meta_optimizer_lib.MetaOptimizer(config, meta_optimizer)
+    except BaseException:
+      self.close()  # Environments on the host may have processes.
+      raise
+    self._functions = meta_update.MetaUpdate(
+      config,
+      self._meta_agents,
+      [group.num_agents for group in groups],
+      list(self.hosts.groups),
+      optimizer,
+      self._placement,
     )
-    self._reset = self._placement.compile(
-      self._reset_agents, (specs, whole), specs, donate=[0]
-    )
+    self._compile()
 
   def init_params(self, rng: chex.PRNGKey) -> types.MetaParams:
     """Draws random η."""
@@ -144,27 +154,38 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    footprint.check_state(jax.eval_shape(self._init, rng, eta))
+    actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
+    visible = host_groups.visible(actor_states)
+    footprint.check_state(
+      jax.eval_shape(self._init, rng, eta, *visible), visible
+    )
     # Programs run on the devices of their arguments.
     arguments = self._placement.put(
       (jnp.asarray(rng), eta), parallel.REPLICATED
     )
     with callbacks.boundary(self._env_names):
-      return jax.block_until_ready(self._init(*arguments))
+      state = jax.block_until_ready(self._init(*arguments, *visible))
+    return train_state.with_actors(state, actor_states)
 
-  def check_memory(self) -> memory.Estimate:
-    """Estimates the memory of `update`, whose program is traced.
+  def check_memory(self, rng: chex.PRNGKey | None = None) -> memory.Estimate:
+    """Estimates the memory of `update`, whose programs are traced.
+
+    Args:
+      rng: the key for `init`, so that environments on the host, which are reset
+        here, need not be reset again there; None for any.
 
     Raises:
       ValueError: if there is not enough.
     """
-    spec, key = self._update_specs()
-    state = footprint.check_state(spec)
-    return footprint.check_update(state, self._update.trace(spec, key))
+    rng = jax.random.PRNGKey(0) if rng is None else rng
+    self.hosts.reset(self._functions.keys_by_group(rng))
+    spec, _ = self._update_specs()
+    state = footprint.check_state(spec, self.hosts.visible_specs())
+    return footprint.check_update(state, self._trace(), self._overlap_acting)
 
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
-    _, log, _ = self._update.trace(*self._update_specs()).out_info
+    _, log, *_ = self._trace()[-1].traced.out_info
     return (*log, *groups_lib.average_names(self.group_names), 'num_resets')
 
   def update(
@@ -183,7 +204,7 @@ class Trainer:
     num_resets = int(state.num_over)
     with callbacks.boundary(self._env_names):
       if num_resets:
-        state = self._reset(state, jax.random.fold_in(rng, _RESET))
+        state = self._reset_over(state, jax.random.fold_in(rng, _RESET))
       state, log, group_logs = self._update(state, rng)
       log, group_logs = self._placement.fetch((log, group_logs))
     group_logs = nonfinite.check_environments(
@@ -196,176 +217,152 @@ class Trainer:
     return state, UpdateLog(averages, per_agent)
 
   def trace(self, state: TrainState, rng: chex.PRNGKey) -> jax.stages.Traced:
-    """Traces the program of `update`, for inspection, without compiling it."""
+    """Traces the program of `update`, for inspection, without compiling it.
+
+    Raises:
+      ValueError: if there are environments on the host, since `update` then
+        consists of several programs.
+    """
+    if self.hosts.groups:
+      raise ValueError(
+        'a meta-update with environments on the host is not one program'
+      )
     return self._update.trace(state, rng)
 
+  def to_checkpoint(self, state: TrainState) -> TrainState:
+    """Returns the state in a form that can be saved.
+
+    Args:
+      state: from `init` or `update`.
+
+    Returns:
+      The state with snapshots of the environments on the host that make them,
+      and without the non-finite numbers of agents that are about to be reset.
+    """
+    actor_states = self.hosts.to_checkpoint(state)
+    state = nonfinite.clean(self.hosts.without_actors(state))
+    return train_state.with_actors(state, actor_states)
+
+  def checkpoint_like(
+    self, rng: chex.PRNGKey, eta: types.MetaParams
+  ) -> TrainState:
+    """Returns a tree like that of `to_checkpoint`, of specs where possible.
+
+    Args:
+      rng: see `init`. Environments on the host are made and reset, since the
+        structure of their snapshots depends on them.
+      eta: the initial η.
+    """
+    actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
+    visible = host_groups.visible(actor_states)
+    state = jax.eval_shape(self._init, rng, eta, *visible)
+    return train_state.with_actors(state, self.hosts.snapshots(actor_states))
+
   def from_checkpoint(self, saved: TrainState) -> TrainState:
-    """Puts a saved state on the devices."""
-    return self._placement.put(saved, self._state_specs)
+    """Puts a saved state on the devices, and restores environments on the host.
+
+    Args:
+      saved: from `to_checkpoint`.
+
+    Returns:
+      The state. Environments on the host without snapshots are reset.
+    """
+    saved = self.hosts.from_checkpoint(saved)
+    state = self._placement.put(
+      self.hosts.without_actors(saved), self._state_specs
+    )
+    return train_state.with_actors(state, self.hosts.actors(saved))
+
+  def names_without_snapshots(self, saved: TrainState) -> list[str]:
+    """Returns the names of the groups whose environments cannot be restored.
+
+    Args:
+      saved: from `to_checkpoint`.
+    """
+    return [
+      self.group_names[i]
+      for i, states in self.hosts.actors(saved).items()
+      if any(own.env_state is None for own in states)
+    ]
+
+  def close(self) -> None:
+    """Closes environments on the host."""
+    self.hosts.close()
+
+  def _build(
+    self,
+    env_seed: int,
+    regularizer: meta_loss.Regularizer | None,
+    acting_device: jax.Device | None,
+  ) -> list[groups_lib.Built]:
+    """Builds the agents of all groups."""
+    built: list[groups_lib.Built] = []
+    try:
+      for group in self._groups:
+        built.append(
+          groups_lib.build(
+            group,
+            self.config,
+            self._placement,
+            regularizer,
+            env_seed,
+            acting_device,
+          )
+        )
+        env_seed += group.num_agents
+    except BaseException:
+      for own in built:
+        if own.host is not None:
+          own.host.close()
+      raise
+    return built
+
+  def _compile(self) -> None:
+    """Maps the functions of a meta-update over devices."""
+    functions, hosts = self._functions, self.hosts
+    whole: Any = parallel.REPLICATED
+    specs = self._state_specs = train_state.specs(
+      self.config, [i in hosts.groups for i in range(len(self._groups))]
+    )
+    visible = (parallel.BY_BATCH,) * len(hosts.groups)
+    self._init = self._placement.compile(
+      functions.init_state, (whole, whole, *visible), specs
+    )
+    self._reset = self._placement.compile(
+      functions.reset_agents, (specs, whole, *visible), specs, donate=[0]
+    )
+    self._update: Any
+    if hosts.groups:
+      self._update = stages.StagedUpdate(
+        functions, hosts, self._placement, specs, self._overlap_acting
+      )
+    else:
+      self._update = self._placement.compile(
+        functions.update,
+        (specs, whole),
+        (specs, whole, parallel.BY_LANE),
+        donate=[0],
+      )
 
   def _update_specs(self) -> tuple[TrainState, Any]:
-    """Returns the specs of the arguments of `update`."""
+    """Returns the specs of the arguments of `update`, without host actors."""
     key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
-    return jax.eval_shape(self._init, key, self.eta_spec), key
+    visible = self.hosts.visible_specs()
+    return jax.eval_shape(self._init, key, self.eta_spec, *visible), key
 
-  def _init_state(self, rng: chex.PRNGKey, eta: types.MetaParams) -> TrainState:
-    config = self.config
-    groups = []
-    for keys, an_agent in zip(
-      self._split_keys(rng), self._meta_agents, strict=True
-    ):
-      # Copied, since target parameters may share buffers with parameters.
-      agents = utils.copy_tree(self._placement.map_lanes(an_agent.init, keys))
-      opt_states = None
-      if config.adam_per_agent:
-        opt_states = jax.vmap(lambda _: self._optimizer.init(eta))(keys)
-      groups.append(
-        GroupState(
-          agents=agents,
-          updates_left=jax.vmap(
-            lambda key: lifetimes.sample_first(key, config.lifetimes)
-          )(keys),
-          opt_states=opt_states,
-        )
-      )
-    return TrainState(
-      step=jnp.zeros([], jnp.int32),
-      num_skipped=jnp.zeros([], jnp.int32),
-      num_over=jnp.zeros([], jnp.int32),
-      eta=utils.copy_tree(eta),
-      opt_state=None if config.adam_per_agent else self._optimizer.init(eta),
-      groups=tuple(groups),
+  def _trace(self) -> list[footprint.Stage]:
+    """Traces the programs of `update`, in their order."""
+    traced = self._update.trace(*self._update_specs())
+    return traced if self.hosts.groups else [footprint.Stage(traced)]
+
+  def _reset_over(self, state: TrainState, rng: chex.PRNGKey) -> TrainState:
+    """Resets agents whose lifetime ended, and their environments."""
+    actor_states = self.hosts.reset_over(
+      state, self._functions.keys_by_group(rng)
     )
-
-  def _meta_update(
-    self, state: TrainState, rng: chex.PRNGKey
-  ) -> tuple[TrainState, types.LogDict, tuple[types.LogDict, ...]]:
-    act_rng, update_rng = jax.random.split(rng)
-    groups, sums, logs = [], [], []
-    for group, an_agent, act_keys, update_keys in zip(
-      state.groups,
-      self._meta_agents,
-      self._split_keys(act_rng),
-      self._split_keys(update_rng),
-      strict=True,
-    ):
-      new_group, contributions, log = self._placement.map_lanes(
-        functools.partial(self._one_agent, an_agent, state.eta),
-        group,
-        act_keys,
-        update_keys,
-      )
-      groups.append(new_group)
-      logs.append(log)
-      sums.append(jax.tree.map(lambda x: jnp.sum(x, axis=0), contributions))
-    totals = jax.tree.map(lambda *xs: sum(xs), *sums)
-    totals = self._placement.sum_lane_shards(totals)
-    num_finite = totals.pop('num_finite')
-    num_over = totals.pop('num_over')
-    averages = jax.tree.map(lambda x: x / jnp.maximum(num_finite, 1.0), totals)
-    grads = averages['grads']
-    if self.config.adam_per_agent:
-      updates, opt_state = averages['updates'], None
-    else:
-      updates, opt_state = self._optimizer.update(
-        grads, state.opt_state, state.eta
-      )
-    any_finite = num_finite > 0
-    keep = lambda new, old: jnp.where(any_finite, new, old)
-    _, unravel = jax.flatten_util.ravel_pytree(state.eta)
-    eta_updates = unravel(jnp.where(any_finite, updates, 0.0))
-    new_state = TrainState(
-      step=state.step + 1,
-      num_skipped=jnp.where(any_finite, 0, state.num_skipped + 1),
-      num_over=num_over.astype(jnp.int32),
-      eta=optax.apply_updates(state.eta, eta_updates),
-      opt_state=jax.tree.map(keep, opt_state, state.opt_state),
-      groups=tuple(groups),
+    state = self._reset(
+      self.hosts.without_actors(state),
+      rng,
+      *host_groups.visible(actor_states),
     )
-    log = dict(
-      **averages['log'],
-      meta_grad_norm=compat.tree_norm(grads),
-      meta_up_norm=compat.tree_norm(updates),
-      num_nonfinite_agents=self.num_agents - num_finite,
-    )
-    return new_state, log, tuple(logs)
-
-  def _one_agent(
-    self,
-    an_agent: meta_gradient.MetaAgent,
-    eta: types.MetaParams,
-    group: GroupState,
-    act_rng: chex.PRNGKey,
-    update_rng: chex.PRNGKey,
-  ) -> tuple[GroupState, dict[str, Any], types.LogDict]:
-    """Computes one agent's contribution, zeros if it is non-finite."""
-    result = an_agent.meta_gradient(eta, group.agents, act_rng, update_rng)
-    # Norms are non-finite if any parameter is. η is one long vector here, since
-    # operations per tensor would take long to compile.
-    grads, _ = jax.flatten_util.ravel_pytree(result.grads)
-    norms = (result.inner_log['global_update_norm'], result.log['meta_loss'])
-    is_finite = nonfinite.all_finite((jnp.sum(jnp.square(grads)), norms))
-    only_finite = lambda tree: jax.tree.map(
-      lambda x: jnp.where(is_finite, x, jnp.zeros_like(x)), tree
-    )
-    contribution = dict(
-      num_finite=is_finite.astype(jnp.float32),
-      grads=only_finite(grads),
-      log=only_finite(
-        {
-          name: x
-          for name, x in result.log.items()
-          if name not in meta_gradient.NOT_AVERAGED
-        }
-      ),
-    )
-    opt_state = group.opt_states
-    if self.config.adam_per_agent:
-      updates, opt_state = self._optimizer.update(
-        contribution['grads'], group.opt_states, eta
-      )
-      contribution['updates'] = only_finite(updates)
-      opt_state = jax.tree.map(
-        lambda new, old: jnp.where(is_finite, new, old),
-        opt_state,
-        group.opt_states,
-      )
-    left = group.updates_left
-    if self.config.lifetimes:
-      left = left - self.config.num_inner_updates
-    # Agents that diverged are reset.
-    left = jnp.where(is_finite, left, 0)
-    contribution['num_over'] = (left <= 0).astype(jnp.float32)
-    return GroupState(result.state, left, opt_state), contribution, result.log
-
-  def _reset_agents(self, state: TrainState, rng: chex.PRNGKey) -> TrainState:
-    """Resets agents whose lifetime ended, but not their optimisers of η."""
-    groups = []
-    for group, an_agent, keys in zip(
-      state.groups, self._meta_agents, self._split_keys(rng), strict=True
-    ):
-      is_over = group.updates_left <= 0
-
-      def choose(new: Any, old: Any, is_over: Any = is_over) -> jax.Array:
-        shape = is_over.shape + (1,) * (new.ndim - is_over.ndim)
-        return jnp.where(is_over.reshape(shape), new, old)
-
-      fresh = self._placement.map_lanes(an_agent.init, keys)
-      new_lifetimes = jax.vmap(
-        lambda key: lifetimes.sample(key, self.config.lifetimes)
-      )(keys)
-      groups.append(
-        group._replace(
-          agents=jax.tree.map(choose, fresh, group.agents),
-          updates_left=choose(new_lifetimes, group.updates_left),
-        )
-      )
-    return state._replace(
-      groups=tuple(groups), num_over=jnp.zeros([], jnp.int32)
-    )
-
-  def _split_keys(self, rng: chex.PRNGKey) -> list[chex.PRNGKey]:
-    """Returns one key per agent of this shard, by group."""
-    keys = jax.random.split(rng, self.num_agents)
-    ends = np.cumsum([group.num_agents for group in self._groups])
-    return [self._placement.own_lanes(x) for x in jnp.split(keys, ends[:-1])]
+    return train_state.with_actors(state, actor_states)

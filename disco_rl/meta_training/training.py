@@ -8,7 +8,6 @@ import jax
 
 from disco_rl import memory
 from disco_rl import types
-from disco_rl.meta_training import nonfinite
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -63,8 +62,11 @@ class Training:
     return self._trainer.init(self._init_rng, self.initial_eta())
 
   def check_memory(self) -> memory.Estimate:
-    """Estimates the memory of the run, see `loop.Trainable`."""
-    return self._trainer.check_memory()
+    """Estimates the memory of the run, see `loop.Trainable`.
+
+    Environments on the host are made and reset.
+    """
+    return self._trainer.check_memory(self._init_rng)
 
   def columns(self) -> tuple[str, ...]:
     """Returns the columns of the rows of `advance`, see `loop.Trainable`."""
@@ -96,7 +98,7 @@ class Training:
     Raises:
       DivergenceError: if too many successive meta-gradients are non-finite.
       NonFiniteError: if an environment returns NaN or infinity.
-      InvalidEnvironmentError: if it returns an unknown step type.
+      ForeignCodeError: if an environment fails in another way.
     """
     del total
     done = self.done(state)
@@ -119,14 +121,13 @@ class Training:
 
   def to_checkpoint(self, state: trainer_lib.TrainState) -> Any:
     """Returns the state in a form that can be saved."""
-    return self._saved_part(nonfinite.clean(state))
+    return self._saved_part(self._trainer.to_checkpoint(state))
 
   def checkpoint_like(self) -> Any:
-    """Returns the specs of the tree of `to_checkpoint`."""
-    state = jax.eval_shape(
-      lambda: self._trainer.init(self._init_rng, self.initial_eta())
+    """Returns a tree like that of `to_checkpoint`, of specs where possible."""
+    return self._saved_part(
+      self._trainer.checkpoint_like(self._init_rng, self.initial_eta())
     )
-    return self._saved_part(state)
 
   def from_checkpoint(self, saved: Any) -> trainer_lib.TrainState:
     """Returns the state to resume from."""
@@ -135,8 +136,17 @@ class Training:
       saved = _with_buffers(saved, [group.agents.buffer for group in fresh])
     return self._trainer.from_checkpoint(saved)
 
+  def snapshots(self, state: trainer_lib.TrainState) -> Any:
+    """Returns what `to_checkpoint` saves of environments on the host."""
+    return self._trainer.hosts.to_checkpoint(state)
+
+  def names_without_snapshots(self, saved: Any) -> list[str]:
+    """Returns the names of the environments that `from_checkpoint` resets."""
+    return self._trainer.names_without_snapshots(saved)
+
   def close(self) -> None:
-    """Does nothing: environments in JAX have no resources."""
+    """Closes environments on the host."""
+    self._trainer.close()
 
   def _saved_part(self, state: trainer_lib.TrainState) -> Any:
     if self._saves_replay:

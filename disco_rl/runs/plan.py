@@ -168,6 +168,16 @@ class Plan(abc.ABC):
     del folder, done
     return []
 
+  def lost_by_resuming(self, trainable: Any, saved: Any) -> list[str]:
+    """Returns notes on what a resumed run lacks, because it was not saved.
+
+    Args:
+      trainable: from `make_trainable`.
+      saved: the checkpoint.
+    """
+    del trainable, saved
+    return []
+
   def check_built(  # noqa: B027
     self, folder: run_folder.RunFolder, trainable: Any
   ) -> None:
@@ -281,10 +291,12 @@ class Plan(abc.ABC):
       opened.callback(trainable.close)
       self.check_built(folder, trainable)
       has_state = folder.state_path.exists()
+      lost: list[str] = []
       if has_state:
         saved = checkpoint.load(folder.state_path, trainable.checkpoint_like())
         finite.check_loaded(folder.state_path, saved, self.private)
         state = trainable.from_checkpoint(saved)
+        lost = self.lost_by_resuming(trainable, saved)
       else:
         state = trainable.init()
       done = trainable.done(state)
@@ -302,7 +314,7 @@ class Plan(abc.ABC):
         ),
         shown=0 if has_state else self.shown_checkpoint(folder),
       )
-      notes = [note] * bool(note) + self.missing_results(folder, done)
+      notes = [note] * bool(note) + self.missing_results(folder, done) + lost
       if done > self.settings.steps:
         raise ValueError(
           f'{folder.path} is at {self.unit} {done} already, beyond the '

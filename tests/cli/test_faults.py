@@ -39,6 +39,17 @@ KINDS = {
     80,
   ),
 }
+_NUMPY = 'catch_numpy'
+KINDS['mixture'] = (
+  'meta-train',
+  [
+    *KINDS['meta-train'][1],
+    *('--env=catch', f'--env={_NUMPY}'),
+    f'--set=critic_net.{_NUMPY}.net_args.dense=6,6',
+    f'--set=net.{_NUMPY}.net_args.dense=9,8',
+  ],
+  80,
+)
 # Fresh agents are evaluated on the host, in worker processes.
 _EVAL_ENV = 'dm:tests.support.broken:BrokenDm'
 KINDS_OF_SIGNALS = {

@@ -234,18 +234,8 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
   [
     (['--init=actor_critic'], 'has no parameters to train'),
     (['--init=disco_104'], 'did you mean disco_103'),
-    (
-      ['--env=catch_numpy'],
-      'cannot use catch_numpy, which runs on the host',
-    ),
-    (
-      ['--env=gym:CartPole-v1'],
-      'cannot use gym:CartPole-v1, which runs on the',
-    ),
-    (
-      ['--env=atari:Pong', '--init=x.npz'],
-      'such as catch, gymnax:<id> or your',
-    ),
+    (['--env=gym:Pendulum-v1', '--env=catch'], 'only discrete actions'),
+    (['--env=catch', '--env=gym:Cart-v1'], 'gym:Cart-v1'),
     (
       ['--eval-every=1', '--set=eval.baseline=x'],
       'eval.baseline must be one of actor_critic, policy_gradient',
@@ -260,6 +250,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
       'batching.rollout_length must be a whole number of at least 2, got 1',
     ),
     (['--set=meta.weights.entrop=1'], r'did you mean meta\.weights\.entropy\?'),
+    (['--set=act_on=gpu'], 'act_on must be one of devices, cpu'),
     (['--set=lanes_at_once=0'], 'lanes_at_once must be a whole number of at'),
     (
       ['--set=meta.lifetimes=none'],
@@ -276,10 +267,7 @@ def test_a_run_without_finite_gradients_stops(tmp_path, capsys):
       ['--eval-every=1', '--eval-env=gym:Pendulum-v1'],
       'only discrete actions',
     ),
-    (
-      ['--devices=2', '--num-agents=1'],
-      'cannot be sharded over 2 devices',
-    ),
+    (['--devices=2', '--num-agents=1'], 'cannot be sharded over 2 devices'),
     (['--resume=nowhere'], 'holds no run'),
   ],
 )

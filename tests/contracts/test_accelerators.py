@@ -1,11 +1,13 @@
 """The compiled programs can be lowered for accelerators that are not here."""
 
+import dataclasses
 import re
 
 import jax
 import jax.export
 import pytest
 
+from tests.support import hosted
 from tests.support import small
 from tests.support import small_meta
 
@@ -68,3 +70,15 @@ def test_a_meta_gradient(settings):
   eta, _ = small.make_agent('disco').update_rule.init_params(rng)
   gradient = lambda eta, state: meta_agent.meta_gradient(eta, state, rng, rng)
   _check(jax.jit(gradient), eta, state)
+
+
+def test_the_programs_of_agents_on_the_host():
+  on_host = hosted.environment_fn(rows=5, columns=4)
+  group = dataclasses.replace(small_meta.make_group(), env_fn=on_host)
+  trainer = small_meta.make_trainer(group)
+  spec, key = trainer._update_specs()
+  keys = jax.ShapeDtypeStruct((2, *key.shape), key.dtype)
+  (own,) = spec.groups
+  rollouts = trainer.hosts.groups[0].rollouts_spec(own.agents.learner.params)
+  (contribute,) = trainer._update._contribute
+  _check(contribute, spec.eta, own, keys, keys, rollouts)

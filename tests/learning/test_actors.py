@@ -97,6 +97,28 @@ def test_a_rollout_on_the_host_keeps_only_the_first_network_state():
   golden.check_trees_close(after, state.net_state, 1e-5)
 
 
+def test_a_rollout_of_several_trajectories_keeps_their_first_states():
+  _, params, make_actor = _make('catch_numpy', core='lstm')
+  parts, whole = make_actor(), make_actor()
+  state, keys = _init(parts), _step_keys(3, 9)
+  firsts, rollouts = [], []
+  for own_keys in (keys[:2], keys[2:6], keys[6:]):
+    firsts.append(state.net_state)
+    state, rollout = parts.unroll(params, state, own_keys)
+    rollouts.append(rollout)
+  first = _init(whole)
+  last, rollout = whole.unroll(params, first, keys, starts=(0, 2, 6))
+  golden.check_trees_close(rollout.states, utils.tree_stack(firsts), 0)
+  golden.check_trees_close(last, state, 0)
+  np.testing.assert_array_equal(
+    rollout.observations, np.concatenate([x.observations for x in rollouts])
+  )
+  spec = whole.rollout_spec(params, first, 9, starts=(0, 2, 6))
+  assert jax.tree.map(lambda x: (x.shape, x.dtype), rollout) == jax.tree.map(
+    lambda x: (x.shape, x.dtype), spec
+  )
+
+
 def test_an_ordinary_environment_is_acted_in_step_by_step():
   """The rollout equals that of a plain loop over steps."""
   an_agent, params, make_actor = _make('catch_numpy', rows=5, columns=4)

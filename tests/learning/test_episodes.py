@@ -32,3 +32,13 @@ def test_episode_returns_do_not_depend_on_the_cuts():
       [len(wanted_returns), sum(wanted_returns), sum(wanted_lengths)],
       1e-4,
     )
+
+
+def test_episodes_of_environments_that_were_reset_restart():
+  running = episodes.RunningEpisodes(
+    episode_return=np.arange(6.0, dtype=np.float32).reshape(3, 2),
+    length=np.ones((3, 2), np.float32),
+  )
+  kept = episodes.keep(running, np.asarray([True, False, True]))
+  np.testing.assert_array_equal(kept.episode_return, [[0, 1], [0, 0], [4, 5]])
+  np.testing.assert_array_equal(kept.length, [[1, 1], [-1, -1], [1, 1]])

@@ -138,7 +138,14 @@ def test_environments_of_ones_own_are_named(own_rule, monkeypatch):
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    (dict(envs='catch_numpy'), 'runs on the host, outside of JAX'),
+    (
+      dict(envs='catch_numpy', seed=2**31 - 1),
+      'env.catch_numpy.random_seed 1 is too large for the seed 2147483648',
+    ),
+    (
+      dict(envs='catch_numpy', num_agents=4096),
+      'makes 131072 environments catch_numpy, which run in Python',
+    ),
     (dict(envs=['catch', 'catch']), 'catch is given twice'),
     (
       dict(envs='catch', env_settings=dict(cath={})),
@@ -254,7 +261,8 @@ def test_environments_without_a_name_are_evaluated_too(own_rule):
   )
   state = types.SimpleNamespace(eta={'a': np.ones(1)})
   with contextlib.ExitStack() as opened:
-    plan.prepare(None, state, opened)
+    trainable = types.SimpleNamespace(snapshots=lambda state: {})
+    plan.prepare(trainable, state, opened)
     assert plan._evaluation is not None
 
 

@@ -12,6 +12,7 @@ from disco_rl import types as disco_types
 from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
+from disco_rl.learning import actors
 from disco_rl.learning import faults
 from disco_rl.meta_training import nonfinite
 from disco_rl.meta_training import trainer as trainer_lib
@@ -74,6 +75,16 @@ def test_the_agent_whose_environment_fails_is_named():
     nonfinite.check_environments(names, state, logs, 4)
   fine = nonfinite.check_environments(names[:1], group_only(state), logs[:1], 4)
   assert list(fine[0]) == ['x']
+
+
+def test_the_memory_of_a_diverged_agent_on_the_host_is_cleaned():
+  net_state = dict(cell=jnp.asarray([[jnp.nan, 1.0]]), count=jnp.asarray(3))
+  state = actors.ActorState('private', 'finite', net_state)
+  cleaned = nonfinite.clean_actors((state, state), np.asarray([True, False]))
+  np.testing.assert_array_equal(cleaned[0].net_state['cell'], [[0.0, 1.0]])
+  assert np.isnan(cleaned[1].net_state['cell'][0, 0])
+  for own in cleaned:
+    assert own[:2] == ('private', 'finite') and own.net_state['count'] == 3
 
 
 def group_only(state):

@@ -20,6 +20,7 @@ from benchmarks import learner_programs
 from benchmarks import learner_step
 from benchmarks import long_run
 from benchmarks import meta_update
+from benchmarks import mixed_population
 from benchmarks import sections
 from benchmarks import sizes
 from benchmarks import start
@@ -241,6 +242,30 @@ def test_host_environment():
     'learner step alone',
     'acting network alone',
   }
+
+
+@pytest.mark.slow
+def test_mixed_population():
+  rows = mixed_population.benchmark(
+    ['catch', 'gym:CartPole-v1'],
+    1,
+    num_agents=1,
+    num_inner_updates=1,
+    num_envs=2,
+    num_steps=3,
+    size='small',
+  )
+  assert [row['details']['part'] for row in rows] == [
+    'one after another',
+    'overlapped',
+    'acting alone',
+    'environments alone',
+    'programs alone',
+  ]
+  for row in rows:
+    _check_row(row)
+  with pytest.raises(ValueError, match='none of catch is on the host'):
+    mixed_population.benchmark(['catch'], 1, size='small')
 
 
 @pytest.mark.slow

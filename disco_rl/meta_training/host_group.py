@@ -1,0 +1,213 @@
+"""Acts for a group of agents whose environments run on the host."""
+
+from collections.abc import Iterator, Sequence
+import contextlib
+from typing import Any
+
+import chex
+import jax
+import numpy as np
+
+from disco_rl import parallel
+from disco_rl import types
+from disco_rl.config import meta_training as config_lib
+from disco_rl.environments import base
+from disco_rl.environments import foreign
+from disco_rl.environments import registry
+from disco_rl.environments import timesteps
+from disco_rl.learning import actors
+from disco_rl.learning import host_actors
+from disco_rl.meta_training import trajectories
+
+# For every agent, θ and the keys of all steps.
+Prepared = list[tuple[types.AgentParams, np.ndarray]]
+
+
+class HostGroup:
+  """The environments of a group's agents, one each, and their actors."""
+
+  def __init__(
+    self,
+    actor: actors.HostActor,
+    env: base.Environment,
+    env_fn: registry.EnvironmentFn,
+    seeds: Sequence[int],
+    config: config_lib.Config,
+    placement: parallel.Placement,
+    acting_device: jax.Device | None,
+  ):
+    """Initialises the group; makes no further environments yet.
+
+    Args:
+      actor: an actor in `env`, whose programs all agents share.
+      env: the environment of the first agent; closed by this object.
+      env_fn: makes an environment from a batch size and a seed.
+      seeds: the seeds of the agents' environments, [n].
+      config: the sizes, over all devices.
+      placement: the devices.
+      acting_device: device of the networks that act; None for the agents' own.
+    """
+    num_envs = config.batching.num_envs
+    self._actor = actor
+    self._host = host_actors.HostActors(
+      actor, env, lambda seed: env_fn(num_envs, seed), seeds
+    )
+    self._placement = placement
+    self._acting_device = acting_device
+    self._starts = trajectories.starts(config)
+    self._make_step_keys = jax.jit(
+      jax.vmap(lambda rng: trajectories.step_keys(rng, config))
+    )
+    self._num_steps = self._starts[-1] + config.validation_length
+    # What was reset last, with the keys, until it is acted from.
+    self._fresh: tuple[np.ndarray, host_actors.States] | None = None
+    self._visible_spec: Any = None
+
+  def reset(self, keys: chex.PRNGKey) -> host_actors.States:
+    """Makes new environments and resets them.
+
+    Args:
+      keys: [n, ...], one per agent, see `MetaAgent.init`.
+
+    Returns:
+      The states of all actors.
+    """
+    keys = np.asarray(keys)
+    if self._fresh is None or not np.array_equal(self._fresh[0], keys):
+      self._fresh = None
+      states = self._host.reset([trajectories.actor_keys(key) for key in keys])
+      self._fresh = (keys, states)
+      self._visible_spec = jax.tree.map(
+        lambda x: types.ArraySpec(x.shape, x.dtype),
+        host_actors.stack_visible(states),
+      )
+    return self._fresh[1]
+
+  def visible_spec(self) -> Any:
+    """Returns the specs of `host_actors.stack_visible`; resets if need be."""
+    if self._visible_spec is None:
+      self.reset(jax.random.split(jax.random.PRNGKey(0), len(self._host.seeds)))
+    return self._visible_spec
+
+  def rollouts_spec(self, params: types.AgentParams) -> types.ActorRollout:
+    """Returns the specs of the rollouts of `act`.
+
+    Args:
+      params: specs of θ, leaves [n, ...].
+    """
+    own_params, own_state = jax.tree.map(
+      lambda x: types.ArraySpec(x.shape[1:], x.dtype),
+      (params, self.visible_spec()),
+    )
+    rollout = self._actor.rollout_spec(
+      own_params, own_state, self._num_steps, self._starts
+    )
+    return jax.tree.map(
+      lambda x: types.ArraySpec((len(self._host.seeds), *x.shape), x.dtype),
+      rollout,
+    )
+
+  def reset_agents(
+    self,
+    states: host_actors.States,
+    is_over: np.ndarray,
+    keys: chex.PRNGKey,
+    meta_update: int,
+  ) -> host_actors.States:
+    """Resets the environments of some agents, which are not made again.
+
+    Args:
+      states: the states of all actors.
+      is_over: [n], bool, which agents are reset.
+      keys: [n, ...], see `MetaAgent.init`.
+      meta_update: number of the meta-update, for messages.
+
+    Returns:
+      The new states.
+    """
+    self._fresh = None
+    new_states = list(states)
+    for k in map(int, np.flatnonzero(is_over)):
+      with self._naming(meta_update, k, 'reset'):
+        new_states[k] = self._host.actors[k].init(
+          *trajectories.actor_keys(keys[k])
+        )
+    return tuple(new_states)
+
+  def prepare(self, params: types.AgentParams, keys: chex.PRNGKey) -> Prepared:
+    """Copies what agents act with.
+
+    To be called before a program is dispatched whose end `act` shall not wait
+    for: what is computed on the same device must.
+
+    Args:
+      params: θ of all agents, leaves [n, ...].
+      keys: [n, ...], the `act_rng` of `MetaAgent.meta_gradient`.
+
+    Returns:
+      θ and the keys of all steps, for every agent.
+    """
+    step_keys = np.asarray(self._make_step_keys(keys))
+    own_params = [self._placement.lane(params, k) for k in range(len(keys))]
+    if self._acting_device is not None:
+      own_params = jax.device_put(own_params, self._acting_device)
+    return list(zip(own_params, step_keys, strict=True))
+
+  def act(
+    self, prepared: Prepared, states: host_actors.States, meta_update: int
+  ) -> tuple[host_actors.States, types.ActorRollout]:
+    """Acts for all trajectories of one meta-update.
+
+    Args:
+      prepared: from `prepare`.
+      states: the states of all actors.
+      meta_update: number of the meta-update, for messages.
+
+    Returns:
+      The states after, and the steps for `MetaAgent.receive` on the devices,
+      leaves [n, N·L + 2L, B, ...].
+    """
+    self._fresh = None
+    new_states, rollouts = [], []
+    for k, (params, step_keys) in enumerate(prepared):
+      with self._naming(meta_update, k), self._on_acting_device():
+        state, rollout = self._host.actors[k].unroll(
+          params, states[k], step_keys, self._starts
+        )
+      new_states.append(state)
+      rollouts.append(rollout)
+    return tuple(new_states), self._placement.stack_rollouts(rollouts)
+
+  def to_checkpoint(self, states: host_actors.States) -> host_actors.States:
+    """Returns the states with snapshots of the environments that make them."""
+    return self._host.to_checkpoint(states)
+
+  def from_checkpoint(
+    self, saved: host_actors.States
+  ) -> tuple[host_actors.States, np.ndarray]:
+    """Restores saved states, see `HostActors.from_checkpoint`."""
+    self._fresh = None
+    return self._host.from_checkpoint(saved)
+
+  def close(self) -> None:
+    """Closes all environments."""
+    self._host.close()
+
+  def _on_acting_device(self) -> contextlib.AbstractContextManager[Any]:
+    """Puts what is computed in a block on the acting device, if any."""
+    if self._acting_device is None:
+      return contextlib.nullcontext()
+    return jax.default_device(self._acting_device)
+
+  @contextlib.contextmanager
+  def _naming(
+    self, meta_update: int, agent: int, when: str = ''
+  ) -> Iterator[None]:
+    """Names meta-update and agent in errors of an environment."""
+    place = f'meta-update {meta_update}, agent {agent}'
+    try:
+      yield
+    except timesteps.NonFiniteError as error:
+      raise error.at(f'{place}, {when}' if when else place) from None
+    except foreign.ForeignCodeError as error:
+      raise type(error)(f'{error} ({place})') from error.__cause__
