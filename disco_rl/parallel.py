@@ -13,6 +13,10 @@ batch of environments. The devices form a grid:
 On one device nothing is sharded, and no collective operations are compiled.
 With one column, lanes need none either, and compute what they do on one device.
 
+The devices may belong to several processes of JAX's multi-process runtime, each
+of which runs the same program. A process has a rectangle of the grid, sees
+whole arrays, and can read and make its own part of them.
+
 On CPU, small lanes are faster sharded over one simulated device per core than
 one after the other with all cores: their operations are too short to be divided
 among threads.
@@ -28,6 +32,8 @@ import jax
 import numpy as np
 
 from disco_rl import compat
+from disco_rl.processes import group as group_lib
+from disco_rl.processes import runtime
 
 _LANES, _BATCH = 'lanes', 'batch'
 
@@ -48,6 +54,8 @@ class Placement:
     num_batch_shards: columns of the grid.
     batch_axis: name of the axis over which a lane's batch is sharded, for
       `Agent`; None with one column.
+    num_processes: number of processes to which the devices belong.
+    process_id: number of this process among them, from 0.
   """
 
   def __init__(
@@ -88,6 +96,16 @@ class Placement:
     self.batch_axis = _BATCH if self.num_batch_shards > 1 else None
     grid = np.asarray(self.devices).reshape(num_lane_shards, -1)
     self._mesh = jax.sharding.Mesh(grid, (_LANES, _BATCH))
+    owners = sorted({device.process_index for device in self.devices})
+    self.num_processes = len(owners)
+    self.process_id = owners.index(jax.process_index())
+    self._group: group_lib.Group | None = None
+    if self.num_processes > 1:
+      self._group = runtime.current()
+      self._replicate = jax.jit(
+        lambda tree: tree,
+        out_shardings=jax.sharding.NamedSharding(self._mesh, REPLICATED),
+      )
 
   def compile(
     self,
@@ -179,16 +197,148 @@ class Placement:
     """
     if not self._is_sharded:
       return jax.device_put(tree, self.devices[0])
-    shardings = jax.tree.map(
+    shardings = self._shardings(specs)
+    if self.num_processes == 1:
+      return jax.device_put(tree, shardings)
+
+    def put(sharding: jax.sharding.Sharding, part: Any) -> Any:
+      return jax.tree.map(lambda x: _from_whole(x, sharding), part)
+
+    return jax.tree.map(put, shardings, tree)
+
+  def put_own(self, tree: Any, specs: Any) -> Any:
+    """Puts this process's part of arrays on its devices.
+
+    Args:
+      tree: its part of each array, on the host or on a device; all of it if the
+        devices belong to one process.
+      specs: a tree of `Spec`s, a prefix of `tree`.
+
+    Returns:
+      The whole arrays.
+    """
+    if self.num_processes == 1:
+      return self.put(tree, specs)
+    local_mesh = self._mesh.local_mesh
+
+    def put(sharding: jax.sharding.NamedSharding, part: Any) -> Any:
+      local = jax.sharding.NamedSharding(local_mesh, sharding.spec)
+      return jax.tree.map(lambda x: _from_part(x, local, sharding), part)
+
+    return jax.tree.map(put, self._shardings(specs), tree)
+
+  def own(self, tree: Any) -> Any:
+    """Returns this process's copy of arrays that are the same on all devices.
+
+    Args:
+      tree: replicated arrays.
+
+    Returns:
+      The same arrays, on one device of this process if there are several.
+    """
+    if self.num_processes == 1:
+      return tree
+    return jax.tree.map(lambda x: x.addressable_data(0), tree)
+
+  def with_shardings(self, tree: Any, specs: Any) -> Any:
+    """Adds to specs of arrays where the arrays are placed.
+
+    Args:
+      tree: arrays or specs, with whole shapes.
+      specs: a tree of `Spec`s, a prefix of `tree`.
+
+    Returns:
+      The specs of arrays over several processes; otherwise `tree`.
+    """
+    if self.num_processes == 1:
+      return tree
+
+    def add(sharding: jax.sharding.Sharding, part: Any) -> Any:
+      return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+        part,
+      )
+
+    return jax.tree.map(add, self._shardings(specs), tree)
+
+  def check_same(self, what: str, tree: Any) -> None:
+    """Raises a `ValueError` if specs of arrays differ between processes.
+
+    Args:
+      what: words for the arrays.
+      tree: arrays or specs, with whole shapes.
+    """
+    if self._group is None:
+      return
+    self._group.check_same(
+      {
+        f'{what}/{jax.tree_util.keystr(path, simple=True, separator="/")}': (
+          f'{x.dtype}{list(x.shape)}'
+        )
+        for path, x in jax.tree_util.tree_leaves_with_path(tree)
+      }
+    )
+
+  def fetch(self, tree: Any) -> Any:
+    """Copies arrays to the host; those of other processes, too."""
+    if self.num_processes > 1:
+      tree = self._replicate(tree)
+    return jax.device_get(tree)
+
+  def _shardings(self, specs: Any) -> Any:
+    """Returns the sharding of each spec."""
+    return jax.tree.map(
       lambda spec: jax.sharding.NamedSharding(self._mesh, spec),
       specs,
       is_leaf=lambda x: isinstance(x, Spec),
     )
-    return jax.device_put(tree, shardings)
 
-  def fetch(self, tree: Any) -> Any:
-    """Copies arrays to the host."""
-    return jax.device_get(tree)
+
+def _from_whole(x: Any, sharding: jax.sharding.Sharding) -> jax.Array:
+  """Makes an array over several processes, all of which have the whole of it.
+
+  Args:
+    x: the whole array, on the host or on devices.
+    sharding: how it is sharded.
+  """
+  if isinstance(x, jax.Array) and not x.is_fully_addressable:
+    return jax.device_put(x, sharding)
+  whole = np.asarray(x)
+  return jax.make_array_from_callback(
+    whole.shape, sharding, lambda index: whole[index]
+  )
+
+
+def _from_part(
+  x: Any, local: jax.sharding.Sharding, sharding: jax.sharding.NamedSharding
+) -> jax.Array:
+  """Makes an array over several processes from the part of this one.
+
+  Args:
+    x: the part.
+    local: how the part is sharded over the devices of this process.
+    sharding: how the whole is sharded.
+  """
+  part = jax.device_put(x, local)
+  shard_shape = part.sharding.shard_shape(part.shape)
+  factors = [
+    # From the number of shards along each axis to the whole.
+    whole * size
+    for whole, size in zip(
+      _shards_by_axis(sharding, part.ndim), shard_shape, strict=True
+    )
+  ]
+  return jax.make_array_from_single_device_arrays(
+    tuple(factors), sharding, [shard.data for shard in part.addressable_shards]
+  )
+
+
+def _shards_by_axis(
+  sharding: jax.sharding.NamedSharding, ndim: int
+) -> list[int]:
+  """Returns the number of shards along each axis of an array."""
+  names = (*sharding.spec, *(None,) * (ndim - len(sharding.spec)))
+  return [1 if name is None else sharding.mesh.shape[name] for name in names]
 
 
 def shard_key(key: chex.PRNGKey, batch_axis: Any | None) -> chex.PRNGKey:
@@ -225,19 +375,71 @@ def check_devices(devices: Any) -> None:
     raise ValueError('devices must be different, but one is given twice')
 
 
-def first_devices(number: int) -> list[jax.Device]:
-  """Returns the first devices of this process.
+def check_devices_of_run(devices: Any) -> None:
+  """Raises a `ValueError` for devices over which a run cannot be sharded.
 
   Args:
-    number: how many devices; a `ValueError` if there are fewer.
+    devices: one or more, of all processes that make the run; or None.
   """
-  devices = jax.local_devices()
-  if not 1 <= number <= len(devices):
+  check_devices(devices)
+  if devices is None or runtime.current() is None:
+    return
+  counts = [0] * jax.process_count()
+  for device in devices:
+    counts[device.process_index] += 1
+  if min(counts) != max(counts):
     raise ValueError(
-      f'devices must be between 1 and {len(devices)}, got {number}; there are '
-      f'{", ".join(map(str, devices))}'
+      f'devices must be as many of each of the {len(counts)} processes, got '
+      f'{counts}'
     )
-  return devices[:number]
+
+
+def first_devices(number: int) -> list[jax.Device]:
+  """Returns the first devices of this process, or of all that make the run.
+
+  Args:
+    number: how many devices, over all processes, each of which has as many; a
+      `ValueError` if there are fewer.
+  """
+  num_processes = 1 if runtime.current() is None else jax.process_count()
+  if number % num_processes:
+    raise ValueError(
+      f'devices must be a multiple of the {num_processes} processes, got '
+      f'{number}'
+    )
+  of_each: dict[int, list[jax.Device]] = {}
+  for device in jax.local_devices() if num_processes == 1 else jax.devices():
+    of_each.setdefault(device.process_index, []).append(device)
+  least = min(len(devices) for devices in of_each.values())
+  if not 1 <= number <= least * num_processes:
+    if num_processes > 1:
+      raise ValueError(
+        f'devices must be between {num_processes} and {least * num_processes}, '
+        f'got {number}; each of the {num_processes} processes has {least} or '
+        'more'
+      )
+    raise ValueError(
+      f'devices must be between 1 and {least}, got {number}; there are '
+      f'{", ".join(map(str, jax.local_devices()))}'
+    )
+  share = number // num_processes
+  return [
+    device
+    for _, devices in sorted(of_each.items())
+    for device in devices[:share]
+  ]
+
+
+def default_number(of_one_process: int) -> int:
+  """Returns how many devices a run has if the user gives no number.
+
+  Args:
+    of_one_process: the default in an ordinary process.
+
+  Returns:
+    That number; with several processes, all devices of all of them.
+  """
+  return of_one_process if runtime.current() is None else jax.device_count()
 
 
 def most_devices(fits: Callable[[int], bool]) -> list[jax.Device]:

@@ -8,17 +8,21 @@ import json
 import pathlib
 from typing import Any
 
+from disco_rl import parallel
 from disco_rl.cli import errors
 from disco_rl.cli import options
 from disco_rl.config import networks
 from disco_rl.config import requests
 from disco_rl.networks import cores
+from disco_rl.processes import runtime
 from disco_rl.runs import console
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_files
 from disco_rl.runs import run_folder
+from disco_rl.runs import shared_folder
+from disco_rl.runs import states
 
 
 def add_run_arguments(
@@ -89,6 +93,78 @@ def add_run_arguments(
     'the origins of settings, and stop',
   )
   add('--quiet', action='store_true', help='show no progress bar')
+  _add_process_arguments(parser)
+
+
+def _add_process_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the options of runs of several processes."""
+  group = parser.add_argument_group(
+    'several processes or hosts',
+    'Every process has the same arguments, but for --process-id. The first one '
+    'writes the results. See docs/several_hosts.md.',
+  )
+  group.add_argument(
+    '--coordinator',
+    metavar='HOST:PORT',
+    help='address of the host of process 0 that the others can reach, and a '
+    'free port',
+  )
+  group.add_argument(
+    '--num-processes', type=options.whole_number, help='number of processes'
+  )
+  group.add_argument(
+    '--process-id',
+    type=options.whole_number,
+    help='number of this process, from 0',
+  )
+  group.add_argument(
+    '--distributed',
+    choices=('auto',),
+    help='auto: find out coordinator and numbers from SLURM, GKE, TPU pods, '
+    '..., as jax.distributed.initialize does',
+  )
+  group.add_argument(
+    '--connect-timeout',
+    type=options.whole_number,
+    metavar='SECONDS',
+    help='how long processes wait for each other at the start (default: '
+    f'{runtime.DEFAULT_TIMEOUT:g})',
+  )
+
+
+def connect_processes(arguments: argparse.Namespace) -> None:
+  """Connects the processes of a run, before JAX has started.
+
+  Args:
+    arguments: the command's arguments.
+  """
+  given = {
+    _as_option(name): getattr(arguments, name)
+    for name in ('coordinator', 'num_processes', 'process_id')
+  }
+  is_by_hand = any(value is not None for value in given.values())
+  missing = [name for name, value in given.items() if value is None]
+  if is_by_hand and (missing or arguments.distributed):
+    what = f'{missing[0]} is missing' if missing else 'not with --distributed'
+    raise errors.UsageError(f'{", ".join(given)} belong together: {what}')
+  timeout = arguments.connect_timeout
+  if timeout is not None:
+    if not (is_by_hand or arguments.distributed):
+      raise errors.UsageError(
+        '--connect-timeout needs --coordinator or --distributed'
+      )
+    if timeout < 1:
+      raise errors.UsageError(f'--connect-timeout must be >= 1, got {timeout}')
+  seconds = float(timeout or runtime.DEFAULT_TIMEOUT)
+  with errors.as_usage_errors():
+    if is_by_hand:
+      group = runtime.by_hand(*given.values(), timeout=seconds)
+    elif arguments.distributed:
+      group = runtime.detected(seconds)
+    else:
+      return
+  if group is not None:
+    group.program = f'disco-rl {arguments.command}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +199,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
   Returns:
     The exit code.
   """
+  say = console.say if runtime.is_writer() else lambda _: None
   with errors.as_usage_errors():
     if arguments.resume:
       a_run = _resume(arguments, command)
@@ -138,13 +215,15 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
         show_progress=not arguments.quiet,
       )
       out = a_run.folder.path
-      console.say(f'{command.describe_start(plan, a_run)}: {out}')
+      say(f'{command.describe_start(plan, a_run)}: {out}')
   return _execute(arguments.command, a_run, command.finish)
 
 
 def _dry_run(plan: Any) -> int:
   """Checks a plan; prints its config, and on standard error its memory."""
   estimates = plan.check_start()
+  if not runtime.is_writer():
+    return 0
   print(json.dumps(plan.config, indent=2))
   for name, estimate in estimates.items():
     console.complain(
@@ -164,6 +243,10 @@ def _make_request(
     )
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
+  defaults = {
+    **defaults,
+    'devices': parallel.default_number(defaults['devices']),
+  }
   given = {name: getattr(arguments, name, None) for name in defaults}
   requests.check_said_once(
     {
@@ -188,7 +271,8 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
         f'{_as_option(name)} cannot be changed with --resume; only --steps can'
       )
   with contextlib.ExitStack() as stack:
-    folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
+    shared_folder.check(arguments.resume)
+    folder = stack.enter_context(run_folder.RunFolder.open(arguments.resume))
     if folder.config.get('command') != arguments.command:
       raise errors.UsageError(
         f'{folder.path} is not a run of disco-rl {arguments.command}'
@@ -196,9 +280,10 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
     plan = command.plan_of_folder(folder, steps=arguments.steps)
     a_run = plan.resume(folder, show_progress=not arguments.quiet)
     done = a_run.trainable.done(a_run.state)
-    if a_run.note:
+    if a_run.note and runtime.is_writer():
       console.complain(f'disco-rl {arguments.command}: note: {a_run.note}')
-    console.say(f'Resuming from {plan.unit} {done}: {folder.path}')
+    if runtime.is_writer():
+      console.say(f'Resuming from {plan.unit} {done}: {folder.path}')
     stack.pop_all()
   return a_run
 
@@ -214,12 +299,15 @@ def _execute(
 ) -> int:
   """Executes a run until its end, Ctrl-C or an error; returns the exit code."""
   assert a_run.folder is not None
-  folder = a_run.folder
+  folder, group = a_run.folder, runtime.current()
+  if group is not None:
+    group.advice = lambda: _advice(command, folder) if group.is_writer else ''
   with a_run:
     try:
       outcome = a_run.execute()
       if outcome.reason is loop.Reason.FINISHED:
-        finish(a_run, outcome)
+        if folder.is_writable:
+          finish(a_run, outcome)
         return 0
     except Exception as error:
       if not errors.is_for_users(error):
@@ -228,17 +316,21 @@ def _execute(
       raise errors.StoppedError(str(error), _advice(command, folder)) from error
   if outcome.error is not None:
     advice = ''
-    if folder.state_path.exists():
-      advice = f'The checkpoint from before it is in {folder.state_path}'
+    found = states.find(folder.state_path)
+    if found is not None:
+      advice = f'The checkpoint from before it is in {found}'
     raise errors.StoppedError(str(outcome.error), advice) from outcome.error
-  console.say(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
+  if folder.is_writable:
+    console.say(
+      f'Saved. Resume with: disco-rl {command} --resume {folder.path}'
+    )
   return interrupts.EXIT_CODE
 
 
 def _advice(command: str, folder: run_folder.RunFolder) -> str:
   """Returns how to resume a run that an error stopped; empty if it is gone."""
   resume = f'disco-rl {command} --resume {folder.path}'
-  if folder.state_path.exists():
+  if states.find(folder.state_path) is not None:
     return f'Resume from the last checkpoint with: {resume}'
   if run_folder.holds_run(folder.path):
     return f'There is no checkpoint yet. Start again with: {resume}'

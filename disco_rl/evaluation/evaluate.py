@@ -115,7 +115,9 @@ def evaluate(
       that suits the environment. Not together with `agent_settings`.
     core: name of the network's memory, e.g. `'lstm'`; None for none.
     preset: name of a published evaluation's settings, see `config.presets`.
-    devices: devices over which the batch is sharded; by default as many as fit.
+    devices: devices over which the batch is sharded; by default as many as fit,
+      or all devices of all processes after `jax.distributed.initialize`, which
+      then make the run together.
     chunk_size: iterations per compiled program, and per row of metrics.
     out: folder for config, metrics, checkpoints and pictures, as in `disco-rl
       eval`; None to write nothing.
@@ -127,7 +129,7 @@ def evaluate(
     The final state, and the table of metrics.
   """
   arguments.check_agent_settings(agent_settings)
-  parallel.check_devices(devices)
+  parallel.check_devices_of_run(devices)
   arguments.check_flag('resume', resume)
   arguments.check_flag('show_progress', show_progress)
   if out is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from disco_rl import parallel
@@ -181,8 +182,9 @@ class HostLanes:
     """Runs some iterations, see `population.Population.run`."""
     keys = _split_keys(state.rng)
     done = int(state.iteration)
+    own_params = self._placement.own
     actor_states, rollouts = self._act(
-      state.learner.params, state.actor, keys.act, done + 1
+      own_params(state.learner.params), state.actor, keys.act, done + 1
     )
     all_metrics = []
     for i in range(num_iterations):
@@ -190,7 +192,7 @@ class HostLanes:
       params = None
       if self._overlap_acting and not is_last:
         # Copied, since the state is donated.
-        params = utils.copy_tree(state.learner.params)
+        params = utils.copy_tree(own_params(state.learner.params))
       # The environments stay on the host.
       state, metrics = self._learn(
         eta,
@@ -205,7 +207,7 @@ class HostLanes:
         # the learner step.
         keys = _split_keys(keys.carry)
         actor_states, rollouts = self._act(
-          state.learner.params if params is None else params,
+          own_params(state.learner.params) if params is None else params,
           actor_states,
           keys.act,
           done + i + 2,
@@ -229,13 +231,16 @@ class HostLanes:
     if not self._actors:
       self._make_actors()
     restored = [
-      actor.from_checkpoint(own)
+      # Those of another number of processes are not restored at all.
+      actor.from_checkpoint(
+        own if jax.tree.leaves(own) else own._replace(env_state=None)
+      )
       for actor, own in zip(self._actors, saved.actor, strict=True)
     ]
     # Where environments were reset, the returns of episodes restart from zero.
     goes_on = np.asarray([go_on for _, go_on in restored])[:, None]
     episodes = jax.tree.map(
-      lambda old, new: np.where(goes_on, old, new),
+      lambda old, new: jnp.where(goes_on, old, new),
       saved.episodes,
       episodes_lib.init(self._batching.num_envs),
     )
@@ -280,7 +285,7 @@ class HostLanes:
       new_states.append(state)
       rollouts.append(rollout)
     if len(self._placement.devices) > 1:
-      rollouts = self._placement.put(rollouts, parallel.ROLLOUT)
+      rollouts = self._placement.put_own(rollouts, parallel.ROLLOUT)
     return tuple(new_states), tuple(rollouts)
 
 

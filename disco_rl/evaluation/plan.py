@@ -27,6 +27,7 @@ from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
+from disco_rl.runs import sharded_checkpoint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,8 +102,9 @@ class Plan(plan_lib.Plan):
       self.request['env'], **settings.env
     )
     devices = self._objects.devices
-    if devices is None and settings.devices:
-      devices = parallel.first_devices(settings.devices)
+    number = settings.devices or parallel.default_number(0)
+    if devices is None and number:
+      devices = parallel.first_devices(number)
     population = population_lib.Population(
       env_fn,
       settings.agent,
@@ -161,7 +163,10 @@ class Plan(plan_lib.Plan):
     """Checks that snapshots of the environments can be saved."""
     del opened
     # The rest of the state is large, and can always be saved.
-    checkpoint.check(trainable.to_checkpoint(state).actor)
+    actor = trainable.to_checkpoint(state).actor
+    checkpoint.check(
+      [x for x in jax.tree.leaves(actor) if not sharded_checkpoint.is_shared(x)]
+    )
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""
@@ -181,6 +186,10 @@ class Plan(plan_lib.Plan):
         raise ValueError(
           f'{folder.path} was made with other parameters of {self.rule.name}'
         )
+
+  def fingerprints(self) -> dict[str, str]:
+    """Returns a hash of η, see `runs.plan.Plan`."""
+    return {'the parameters of the rule': file_format.digest(self.rule.eta)}
 
   def check_built(
     self, folder: run_folder.RunFolder, trainable: training.Training
@@ -249,10 +258,15 @@ def save_final_params(run: run_lib.Run, state: Any) -> None:
   """Saves the final parameters of every agent, one file per seed.
 
   Args:
-    run: a run with a folder.
+    run: a run with a folder, to which only one of its processes writes.
     state: its last state.
   """
   assert run.folder is not None
+  assert isinstance(run.trainable, training.Training)
+  if not run.folder.is_writable:
+    return
+  placement = run.trainable.population.placement
+  all_params = placement.own(state.learner.params)
   for k, seed in enumerate(run.settings.seeds):
-    params = jax.tree.map(lambda x, k=k: x[k], state.learner.params)
+    params = jax.tree.map(lambda x, k=k: x[k], all_params)
     checkpoint.save(run.folder.params_path(seed), params)

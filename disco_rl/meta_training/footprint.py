@@ -15,11 +15,12 @@ _SIZES = {
 }
 
 
-def check_state(spec: Any) -> memory.Estimate:
+def check_state(spec: Any, num_processes: int = 1) -> memory.Estimate:
   """Raises a `ValueError` if a state does not fit into memory.
 
   Args:
     spec: specs of a `trainer.TrainState`.
+    num_processes: number of processes over which the run is sharded.
 
   Returns:
     The estimate.
@@ -33,18 +34,21 @@ def check_state(spec: Any) -> memory.Estimate:
       (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
     ),
   }
-  return memory.check(parts, _SIZES)
+  return memory.check(memory.per_process(parts, num_processes), _SIZES)
 
 
-def check_update(state: memory.Estimate, traced: Any) -> memory.Estimate:
+def check_update(
+  state: memory.Estimate, traced: Any, num_processes: int = 1
+) -> memory.Estimate:
   """Raises a `ValueError` if a state and a meta-update do not fit into memory.
 
   Args:
     state: from `check_state`.
     traced: the traced program of a meta-update.
+    num_processes: number of processes over which the run is sharded.
 
   Returns:
     The estimate.
   """
-  step = memory.of_program(traced)
+  step = memory.of_program(traced) // num_processes
   return memory.check({**state.parts, 'a meta-update': step}, _SIZES)

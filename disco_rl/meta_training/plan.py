@@ -26,6 +26,7 @@ from disco_rl.meta_training import pictures
 from disco_rl.meta_training import rule_evaluation
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
+from disco_rl.processes import runtime
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import finite
@@ -225,6 +226,11 @@ class Plan(plan_lib.Plan):
     """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
+  def fingerprints(self) -> dict[str, str]:
+    """Returns a hash of the initial η, see `runs.plan.Plan`."""
+    eta = self.rule.eta if self.rule else None
+    return {'the parameters of the initial rule': file_format.digest(eta)}
+
   def prepare(
     self,
     trainable: training.Training,
@@ -245,9 +251,10 @@ class Plan(plan_lib.Plan):
       opened: closes them.
 
     Returns:
-      The memory of an evaluation in each environment.
+      The memory of an evaluation in each environment; none in processes that
+      do not write results.
     """
-    if not self.settings.eval.every:
+    if not self.settings.eval.every or not runtime.is_writer():
       return {}
     self._evaluation = rule_evaluation.RuleEvaluation(
       self.settings, self._objects.env_fns

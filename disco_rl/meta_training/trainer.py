@@ -144,7 +144,9 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
-    footprint.check_state(jax.eval_shape(self._init, rng, eta))
+    spec = jax.eval_shape(self._init, rng, eta)
+    self._placement.check_same('the state', spec)
+    footprint.check_state(spec, self._placement.num_processes)
     # Programs run on the devices of their arguments.
     arguments = self._placement.put(
       (jnp.asarray(rng), eta), parallel.REPLICATED
@@ -159,8 +161,10 @@ class Trainer:
       ValueError: if there is not enough.
     """
     spec, key = self._update_specs()
-    state = footprint.check_state(spec)
-    return footprint.check_update(state, self._update.trace(spec, key))
+    num_processes = self._placement.num_processes
+    state = footprint.check_state(spec, num_processes)
+    traced = self._update.trace(spec, key)
+    return footprint.check_update(state, traced, num_processes)
 
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
@@ -198,6 +202,11 @@ class Trainer:
   def lower(self, state: TrainState, rng: chex.PRNGKey) -> Any:
     """Lowers the program of `update`, for inspection, without compiling it."""
     return self._update.lower(state, rng)
+
+  def state_spec(self) -> TrainState:
+    """Returns the specs of a state, with shardings over several processes."""
+    spec, _ = self._update_specs()
+    return self._placement.with_shardings(spec, self._state_specs)
 
   def from_checkpoint(self, saved: TrainState) -> TrainState:
     """Puts a saved state on the devices."""

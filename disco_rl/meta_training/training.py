@@ -123,10 +123,7 @@ class Training:
 
   def checkpoint_like(self) -> Any:
     """Returns the specs of the tree of `to_checkpoint`."""
-    state = jax.eval_shape(
-      lambda: self._trainer.init(self._init_rng, self.initial_eta())
-    )
-    return self._saved_part(state)
+    return self._saved_part(self._trainer.state_spec())
 
   def from_checkpoint(self, saved: Any) -> trainer_lib.TrainState:
     """Returns the state to resume from."""

@@ -10,8 +10,9 @@ import warnings
 import disco_rl
 from disco_rl import fields
 from disco_rl import memory
-from disco_rl.runs import checkpoint
+from disco_rl.processes import runtime
 from disco_rl.runs import config_entries
+from disco_rl.runs import hooks as hooks_lib
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -20,7 +21,14 @@ from disco_rl.runs import progress
 from disco_rl.runs import resuming
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
+from disco_rl.runs import sharded_checkpoint
+from disco_rl.runs import shared_folder
+from disco_rl.runs import states
 
+_OTHER_PROCESSES = (
+  'the checkpoint is of another number of processes, so environments on the '
+  'host are reset'
+)
 _NO_REPLAY = (
   'the replay is not part of the checkpoint (--checkpoint-replay never; in '
   "Python: settings={'checkpoint_replay': 'never'}), and is filled again"
@@ -211,7 +219,8 @@ class Plan(abc.ABC):
       return self.start(out, show_progress=show_progress)
     if out is None:
       raise ValueError('resume=True needs the folder of the run, out=...')
-    folder = run_folder.RunFolder.reopen(out)
+    shared_folder.check(out)
+    folder = run_folder.RunFolder.open(out)
     try:
       run = self.resume(folder, show_progress=show_progress)
     except BaseException:
@@ -241,6 +250,9 @@ class Plan(abc.ABC):
       The run.
     """
     with contextlib.ExitStack() as opened:
+      if out is not None:
+        shared_folder.check(out)
+      self._check_processes()
       trainable = self.make_trainable()
       opened.callback(trainable.close)
       state = trainable.init()
@@ -249,16 +261,53 @@ class Plan(abc.ABC):
         # Before an old run is removed.
         self.prepare(trainable, state, opened)
         interrupts.defer()  # From here on there is something to save.
-        folder = run_folder.RunFolder.create(
-          out, self.config, overwrite, numbered
-        )
+        folder = self._make_folder(out, state, overwrite, numbered)
         opened.callback(folder.close)
-        try:
-          self.started(folder, state)
-        except BaseException:
-          folder.discard()
-          raise
       return self._run(trainable, state, [], folder, show_progress, opened)
+
+  def _make_folder(
+    self,
+    out: str | os.PathLike[str],
+    state: Any,
+    overwrite: bool,
+    numbered: bool,
+  ) -> run_folder.RunFolder:
+    """Makes the folder of a new run; see `start`.
+
+    Of several processes, the first one makes it, and the others open it.
+    """
+    group = runtime.current()
+    if group is not None and not group.is_writer:
+      return run_folder.RunFolder.view(group.gather('folder', '')[0])
+    folder = run_folder.RunFolder.create(out, self.config, overwrite, numbered)
+    try:
+      self.started(folder, state)
+      if group is not None:
+        group.gather('folder', str(folder.path))
+    except BaseException:
+      folder.discard()
+      folder.close()
+      raise
+    return folder
+
+  def _check_processes(self) -> None:
+    """Raises an error if the plans of several processes differ."""
+    group = runtime.current()
+    if group is None:
+      return
+    sharded_checkpoint.check_installed()
+    facts = {
+      name: value
+      for name, value in self.config.items()
+      if name not in ('settings', 'origins', 'request')
+    }
+    facts |= run_lib.flatten(self.config['settings'], 'setting')
+    facts['request'] = self.config['request']
+    group.check_same({**facts, **self.fingerprints()})
+
+  def fingerprints(self) -> dict[str, str]:
+    """Returns hashes of large arrays that must be the same in all processes."""
+    return {}
 
   def resume(
     self, folder: run_folder.RunFolder, *, show_progress: bool = True
@@ -274,12 +323,14 @@ class Plan(abc.ABC):
     """
     self.check_resumable(folder)
     with contextlib.ExitStack() as opened:
+      self._check_processes()
       trainable = self.make_trainable()
       opened.callback(trainable.close)
       self.check_built(folder, trainable)
-      has_state = folder.state_path.exists()
-      if has_state:
-        saved = checkpoint.load(folder.state_path, trainable.checkpoint_like())
+      found, is_complete = states.find(folder.state_path), True
+      has_state = found is not None
+      if found is not None:
+        saved, is_complete = states.load(found, trainable.checkpoint_like())
         state = trainable.from_checkpoint(saved)
       else:
         state = trainable.init()
@@ -306,15 +357,29 @@ class Plan(abc.ABC):
           'Python: num_iterations or num_updates)'
         )
       self.prepare(trainable, state, opened)  # Before anything is changed.
-      folder.write_config(self.config)
-      rows = folder.cut_table(folder.metrics_path, rows, done)
-      self.resumed(folder, done)
+      rows = self._cut(folder, rows, done)
       run = self._run(trainable, state, rows, folder, show_progress, opened)
       run.opened.callback(folder.close)
       if done and self._leaves_out_replay():
         notes.append(_NO_REPLAY)
+      if not is_complete:
+        notes.append(_OTHER_PROCESSES)
       run.note = '; '.join(notes)
       return run
+
+  def _cut(
+    self, folder: run_folder.RunFolder, rows: list[metrics.Row], done: int
+  ) -> list[metrics.Row]:
+    """Removes results after a checkpoint; returns the rows that are left."""
+    group = runtime.current()
+    if group is not None:
+      group.gather('all have read', None)
+    if not folder.is_writable:
+      return [row for row in rows if row['iteration'] <= done]
+    folder.write_config(self.config)
+    rows = folder.cut_table(folder.metrics_path, rows, done)
+    self.resumed(folder, done)
+    return rows
 
   def _seeds(self) -> Sequence[int] | None:
     """Returns the seeds of rows of metrics; None if there are none."""
@@ -339,10 +404,14 @@ class Plan(abc.ABC):
   ) -> run_lib.Run:
     """Makes the run, which takes over what was opened for it."""
     total, done = self.settings.steps, trainable.done(state)
-    bar = progress.Progress(total, done, enabled=show_progress)
+    is_shown = show_progress and runtime.is_writer()
+    bar = progress.Progress(total, done, enabled=is_shown)
     hooks: list[loop.Hook] = []
     if folder is not None:
       hooks = self.make_hooks(trainable, rows, folder, bar.close)
+      if not folder.is_writable:
+        # All processes write checkpoints, and one of them everything else.
+        hooks = [x for x in hooks if isinstance(x, hooks_lib.Checkpoint)]
     return run_lib.Run(
       trainable=trainable,
       state=state,

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+from disco_rl.processes import runtime
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -52,7 +53,8 @@ class Run:
     """Runs to the end, until `should_stop`, or until Ctrl-C.
 
     Args:
-      should_stop: whether to stop, see `loop.run`.
+      should_stop: whether to stop, see `loop.run`. Several processes stop
+        together, if one of them is to.
 
     Returns:
       The outcome; the state of this object is donated.
@@ -62,7 +64,7 @@ class Run:
         outcome is `INTERRUPTED` instead, see `interrupts.of_run`.
     """
     all_sinks: list[loop.Sink] = [sinks.Rows(self.rows)]
-    if self.folder is not None:
+    if self.folder is not None and self.folder.is_writable:
       all_sinks.append(sinks.Guard(self.folder.check_in_place))
       all_sinks.append(sinks.Csv(self.folder.metrics_path))
     all_sinks.append(sinks.Progress(self.bar, self.describe))
@@ -74,7 +76,7 @@ class Run:
         self.total,
         sinks=all_sinks,
         hooks=self.hooks,
-        should_stop=lambda: is_interrupted() or should_stop(),
+        should_stop=lambda: _in_any_process(is_interrupted() or should_stop()),
       )
 
   def close(self) -> None:
@@ -88,6 +90,12 @@ class Run:
     self.close()
 
 
+def _in_any_process(is_true: bool) -> bool:
+  """Returns whether something is true in any process of the run."""
+  group = runtime.current()
+  return is_true if group is None else group.any(is_true)
+
+
 def check_same_settings(
   recorded: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
@@ -97,7 +105,7 @@ def check_same_settings(
     recorded: the settings in its `config.json`.
     now: the settings that its request resolves to now.
   """
-  before, after = _flatten(recorded), _flatten(now)
+  before, after = flatten(recorded), flatten(now)
   updates = 'agent.optimizer.total_updates'
   if updates in before and not _same(before[updates], after.get(updates)):
     raise ValueError(
@@ -123,11 +131,16 @@ def _same(old: Any, new: Any) -> bool:
   return old == new or json.dumps(old) == json.dumps(new)
 
 
-def _flatten(tree: Any, path: str = '') -> dict[str, Any]:
-  """Returns path to value, for all settings of a tree."""
+def flatten(tree: Any, path: str = '') -> dict[str, Any]:
+  """Returns path to value, for all settings of a tree.
+
+  Args:
+    tree: settings, a mapping with mappings in it.
+    path: prefix of the paths.
+  """
   if not isinstance(tree, Mapping):
     return {path: tree}
   flat: dict[str, Any] = {}
   for name, inner in tree.items():
-    flat |= _flatten(inner, f'{path}.{name}' if path else name)
+    flat |= flatten(inner, f'{path}.{name}' if path else name)
   return flat

@@ -2,7 +2,8 @@
 
   config.json    the request, and all settings that are resolved from it
   metrics.csv    the table of metrics, see `metrics.py`
-  state.npz      the last checkpoint, see `checkpoint.py`
+  state.npz      the last checkpoint, see `checkpoint.py`; of several processes,
+  state.orbax/   see `sharded_checkpoint.py`
   rule.npz       η, if the rule has parameters
   curve.png      the learning curve
   params_*.npz   the final parameters of the agents, one file per seed
@@ -21,13 +22,16 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 from disco_rl import fields
+from disco_rl.processes import runtime
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
 from disco_rl.runs import run_files
+from disco_rl.runs import states
 
 # Version of `config.json` and of the files of a run; others cannot be opened.
 FORMAT = 3
@@ -123,6 +127,18 @@ class RunFolder:
     """
     return cls(pathlib.Path(path), read_config(path), None)
 
+  @classmethod
+  def open(cls, path: str | os.PathLike[str]) -> 'RunFolder':
+    """Opens the folder of a run to resume it.
+
+    Args:
+      path: path of the folder.
+
+    Returns:
+      The folder; of several processes, only process 0 may write to it.
+    """
+    return cls.reopen(path) if runtime.is_writer() else cls.view(path)
+
   def __enter__(self) -> 'RunFolder':
     return self
 
@@ -164,8 +180,18 @@ class RunFolder:
 
   @property
   def state_path(self) -> pathlib.Path:
-    """The path of the checkpoint."""
+    """The path of the checkpoint of one process, see `states.py`."""
     return self.path / 'state.npz'
+
+  @property
+  def last_state_path(self) -> pathlib.Path:
+    """The path of the last checkpoint; that of one process if there is none."""
+    return states.find(self.state_path) or self.state_path
+
+  @property
+  def is_writable(self) -> bool:
+    """Whether this process may write to the folder."""
+    return self._lock is not None
 
   @property
   def rule_path(self) -> pathlib.Path:
@@ -236,6 +262,8 @@ class RunFolder:
     """Removes the files of a run, the state last, and no other files."""
     for path in run_files.find(self.path):
       path.unlink(missing_ok=True)
+    for path in run_files.find(self.path, run_files.FOLDERS):
+      shutil.rmtree(path)
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
@@ -282,7 +310,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _check_empty(path: pathlib.Path) -> None:
   """Raises a `RunFolderError` if a folder has files of a run."""
   check_free(path)
-  for found in run_files.find(path):
+  for found in run_files.find(path, (*run_files.ALL, *run_files.FOLDERS)):
     raise RunFolderError(
       f'{path} holds {found.name}, a file of a run: choose another folder, '
       'or remove such files (in the command: --overwrite)'
