@@ -158,7 +158,12 @@ def connect_processes(arguments: argparse.Namespace) -> None:
   seconds = float(timeout or runtime.DEFAULT_TIMEOUT)
   with errors.as_usage_errors():
     if is_by_hand:
-      group = runtime.by_hand(*given.values(), timeout=seconds)
+      group = runtime.by_hand(
+        arguments.coordinator,
+        arguments.num_processes,
+        arguments.process_id,
+        seconds,
+      )
     elif arguments.distributed:
       group = runtime.detected(seconds)
     else:

@@ -19,7 +19,8 @@ class Link:
 
   def __init__(self, connection: socket.socket):
     """Takes over a connected socket."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with contextlib.suppress(OSError):  # No option of other kinds of sockets.
+      connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(SILENCE_SECONDS)
     self._socket = connection
     self._file = connection.makefile('rb')

@@ -174,6 +174,7 @@ def _by_jax(timeout: float) -> group_lib.Group:
   num_processes, process_id = jax.process_count(), jax.process_index()
   deadline = time.monotonic() + timeout
   client, facts = compat.distributed_client(), _facts(num_processes)
+  assert client is not None
   if process_id:
     address = client.blocking_key_value_get(_KEY, int(timeout * 1000))
     link, welcome = _join(
@@ -355,6 +356,8 @@ def _join(
     kind='hello', process=process_id, host=socket.gethostname(), facts=facts
   )
   answer = link.receive()
+  if answer is None or answer['kind'] == 'refused':
+    link.close()
   if answer is None:
     raise StartError(
       f'{where} closed the connection, or did not answer within {timeout:g} s: '
