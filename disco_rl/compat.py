@@ -75,6 +75,9 @@ def initialize_distributed(
   """
   if getattr(jax.config, 'jax_cpu_collectives_implementation', None) == 'none':
     jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  if hasattr(jax.config, 'jax_enable_preemption_service'):
+    # It would replace the handler of SIGTERM.
+    jax.config.update('jax_enable_preemption_service', False)
   jax.distributed.initialize(
     coordinator,
     num_processes,

@@ -83,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       with _starting_jax():
         _simulate_devices(arguments)
       _import_from_cli('run_options').connect_processes(arguments)
+      interrupts.install_again()
       with _starting_jax():
         importlib.import_module('jax').devices()
       compilation_cache = importlib.import_module(
@@ -98,8 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   except Exception as error:
     group = _group()
     if group is not None:
-      group.wait_for_loss()
-      group.announce(f'{type(error).__name__}: {error}'[:500], 1)
+      group.fail(error)
     raise
 
 

@@ -306,7 +306,7 @@ def _execute(
   assert a_run.folder is not None
   folder, group = a_run.folder, runtime.current()
   if group is not None:
-    group.advice = lambda: _advice(command, folder) if group.is_writer else ''
+    group.advice = lambda: _advice(command, folder)
   with a_run:
     try:
       outcome = a_run.execute()

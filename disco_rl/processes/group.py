@@ -23,6 +23,8 @@ from disco_rl.processes import links
 # An error that all processes have is reported by process 0 alone. The others
 # wait this long to learn that it has it, too.
 _SECONDS_FOR_SAME_ERROR = 2.0
+_SECONDS_FOR_NEWS = 5.0
+_SECONDS_FOR_OWN_SIGNAL = 0.5
 _END = 'the end'
 _LONGEST = 100  # Characters of a value in a message.
 
@@ -171,13 +173,27 @@ class Group:
       link.close()
     _delay_aborts(False)
 
-  def wait_for_loss(self) -> None:
-    """Waits some seconds for the news of a process that was lost.
+  def fail(self, error: BaseException) -> None:
+    """Announces an error, unless it is due to a process that was lost.
 
-    A collective operation may fail first; the news then ends this process.
+    If a process is lost, a collective operation may fail before the news
+    arrive. So this waits for them, and they then end this process.
+
+    Args:
+      error: the error.
     """
-    if not self._is_ending:
-      time.sleep(10.0)
+    if self._is_ending:
+      return
+    reason = str(error)
+    if not getattr(error, 'is_user_facing', False):
+      time.sleep(_SECONDS_FOR_NEWS)
+      reason = f'{type(error).__name__}: {reason}'.partition('\n')[0][:500]
+    self.announce(reason, 1)
+
+  def say_goodbye(self) -> None:
+    """Tells the others that this process ends in order, without waiting."""
+    if not (self._is_ending or self._is_over):
+      self._send_all(kind='bye')
 
   def _send_all(self, **message: Any) -> None:
     for link in self._links.values():
@@ -195,9 +211,13 @@ class Group:
       if self._is_over:
         return
       if message is None:
+        # A signal to all processes may be on its way to this one, too.
+        time.sleep(_SECONDS_FOR_OWN_SIGNAL)
         self._stop(number, '', 1)
         return
       kind = message['kind']
+      if kind == 'bye':
+        return  # It takes part in no more runs; `gather` would wait.
       with self._changed:
         if kind == 'value':
           given = self._given.setdefault(message['number'], {})

@@ -11,6 +11,7 @@ if the numbers are wrong. In the other cases JAX connects the processes, and
 they learn the address of process 0 by JAX's key-value store.
 """
 
+import atexit
 import contextlib
 import ipaddress
 import os
@@ -61,6 +62,7 @@ def current() -> group_lib.Group | None:
     _was_checked = True
     if jax.process_count() > 1:
       _group = _by_jax(DEFAULT_TIMEOUT)
+      atexit.register(_group.say_goodbye)
   return _group
 
 

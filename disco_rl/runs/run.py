@@ -1,6 +1,6 @@
 """A run: a trainable with its state, its rows and its folder."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import json
@@ -69,15 +69,31 @@ class Run:
       all_sinks.append(sinks.Csv(self.folder.metrics_path))
     all_sinks.append(sinks.Progress(self.bar, self.describe))
     state, self.state = self.state, None
-    with interrupts.of_run(self.folder is not None) as is_interrupted:
-      return loop.run(
+    with (
+      _together() as is_true_in_any,
+      interrupts.of_run(self.folder is not None) as is_interrupted,
+    ):
+      is_own = False
+
+      def is_any_to_stop() -> bool:
+        nonlocal is_own
+        is_own = is_interrupted() or should_stop()
+        return is_true_in_any(is_own)
+
+      outcome = loop.run(
         self.trainable,
         state,
         self.total,
         sinks=all_sinks,
         hooks=self.hooks,
-        should_stop=lambda: _in_any_process(is_interrupted() or should_stop()),
+        should_stop=is_any_to_stop,
       )
+    is_interrupted_elsewhere = (
+      outcome.reason is loop.Reason.INTERRUPTED and not is_own
+    )
+    if is_interrupted_elsewhere and not interrupts.is_command():
+      raise KeyboardInterrupt  # As in the process that received the signal.
+    return outcome
 
   def close(self) -> None:
     """Frees the environments and unlocks the folder."""
@@ -90,10 +106,25 @@ class Run:
     self.close()
 
 
-def _in_any_process(is_true: bool) -> bool:
-  """Returns whether something is true in any process of the run."""
+@contextlib.contextmanager
+def _together() -> Iterator[Callable[[bool], bool]]:
+  """Makes the processes of a run end a block together.
+
+  If one of them fails, it ends the others.
+
+  Yields:
+    A function that returns whether something is true in any process.
+  """
   group = runtime.current()
-  return is_true if group is None else group.any(is_true)
+  if group is None:
+    yield bool
+    return
+  try:
+    yield group.any
+    group.gather('the end of the run', None)
+  except BaseException as error:
+    group.fail(error)
+    raise
 
 
 def check_same_settings(
