@@ -147,8 +147,7 @@ class Population:
       NonFiniteError: if an environment's first timestep is non-finite.
     """
     keys = self._keys()
-    stacked, actor_states = self._lanes.reset(keys)
-    stacked = self.placement.put_own(stacked, parallel.BY_BATCH)
+    stacked, actor_states = self._reset(keys)
     self._check_memory(keys, stacked, eta, num_iterations)
     # Programs run on the devices of their arguments.
     keys = self.placement.put(keys, parallel.REPLICATED)
@@ -174,8 +173,7 @@ class Population:
       The estimate.
     """
     keys = self._keys()
-    stacked, _ = self._lanes.reset(keys)
-    stacked = self.placement.put_own(stacked, parallel.BY_BATCH)
+    stacked, _ = self._reset(keys)
     return self._check_memory(keys, stacked, eta, num_iterations)
 
   def run(
@@ -247,6 +245,13 @@ class Population:
     return footprint.check_step(
       state, rollouts, traced, self.placement.num_processes
     )
+
+  def _reset(self, keys: chex.PRNGKey) -> tuple[Any, Any]:
+    """Resets environments on the host, see `lanes.HostLanes.reset`."""
+    stacked, actor_states = self._lanes.reset(keys)
+    if self.placement.num_processes > 1:  # Each has its own streams.
+      stacked = self.placement.put_own(stacked, parallel.BY_BATCH)
+    return stacked, actor_states
 
   def _share(self) -> streams.Share:
     """Returns the streams that this process steps on the host."""

@@ -250,9 +250,9 @@ class Plan(abc.ABC):
       The run.
     """
     with contextlib.ExitStack() as opened:
+      self._check_processes()
       if out is not None:
         shared_folder.check(out)
-      self._check_processes()
       trainable = self.make_trainable()
       opened.callback(trainable.close)
       state = trainable.init()

@@ -1,6 +1,8 @@
 """Runs of several processes on this machine, as on several hosts."""
 
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 
 from disco_rl.runs import files
 from disco_rl.runs import metrics
+from disco_rl.runs import run_folder
+from tests.support import broken
 from tests.support import processes
 from tests.support import runs
 
@@ -224,3 +228,123 @@ def test_devices_that_do_not_divide_are_refused(tmp_path):
     processes.start('meta-train', *_META, '--devices=3', f'--out={out}')
   )
   _check_refused(results, out, 'multiple of the 2 processes')
+
+
+@pytest.mark.slow
+def test_an_error_in_one_process_ends_the_others(tmp_path):
+  out, name = tmp_path / 'x', 'dm:tests.support.broken:BrokenDm'
+  _, arguments, _ = KINDS['host']
+  arguments = [x for x in arguments if '--env=' not in x and '=env.' not in x]
+  arguments += [f'--env={name}', '--steps=400', '--devices=2']
+  arguments += ['--set=env.kwargs.trouble=step', '--set=env.kwargs.at=60']
+  repaired = {broken.REPAIRED_BY: str(tmp_path)}
+  started = processes.start(
+    'eval', *arguments, f'--out={out}', own_variables=(repaired, {})
+  )
+  results = processes.wait(started)
+  for code, _, error in results:
+    assert code == 1, error
+    assert 'as asked for' in error, error
+  assert 'process 1 of 2' in results[0][2]
+  assert f'--resume {out}' in results[0][2]
+  rows = metrics.read_csv(out / 'metrics.csv')
+  assert rows and rows[-1]['iteration'] < 400
+
+
+_SLURM = dict(
+  SLURM_JOB_ID='1',
+  SLURM_STEP_NODELIST='127.0.0.1',
+  SLURM_NTASKS='2',
+  SLURM_STEP_NUM_NODES='1',
+)
+
+
+@pytest.mark.slow
+def test_processes_of_slurm_are_detected(tmp_path):
+  out = tmp_path / 'x'
+  port = str(processes.free_port())
+  variables = [
+    {
+      **_SLURM,
+      **dict(SLURM_PROCID=str(i), SLURM_LOCALID=str(i)),
+      'JAX_COORDINATOR_PORT': port,
+    }
+    for i in range(2)
+  ]
+  results = processes.finish(
+    *('eval', *_EVAL, '--steps=4', '--distributed=auto', f'--out={out}'),
+    by_hand=False,
+    own_variables=variables,
+  )
+  assert 'Traceback' not in results[0][2] + results[1][2]
+  # By default, all devices are used.
+  assert run_folder.read_config(out)['settings']['devices'] == 2
+  assert len(metrics.read_csv(out / 'metrics.csv')) == 1
+
+
+def test_without_a_cluster_nothing_is_detected(tmp_path):
+  code, _, error = runs.finish('eval', *_EVAL, '--distributed=auto')
+  assert code == 2 and 'no cluster' in error, error
+
+
+@pytest.mark.parametrize(
+  'arguments, words',
+  [
+    (['--process-id=1'], '--coordinator is missing'),
+    (['--coordinator=a:1', '--num-processes=2'], '--process-id is missing'),
+    (['--connect-timeout=5'], '--connect-timeout needs'),
+    (
+      ['--coordinator=a', '--num-processes=2', '--process-id=0'],
+      'HOST:PORT',
+    ),
+    (
+      ['--coordinator=a:1', '--num-processes=2', '--process-id=2'],
+      'between 0 and 1',
+    ),
+  ],
+)
+def test_wrong_options(arguments, words, capsys):
+  assert runs.evaluate(*arguments) == 2
+  assert words in capsys.readouterr().err
+
+
+# In Python, after `jax.distributed.initialize`.
+_PROGRAM = """
+import sys
+import jax
+import numpy as np
+number = int(sys.argv[1])
+if sys.argv[2:]:
+  jax.distributed.initialize(f'127.0.0.1:{sys.argv[2]}', 2, number)
+import disco_rl
+sizes = disco_rl.Batching(
+  batch_size=4, rollout_length=6, num_envs=4, replay_capacity=8
+)
+result = disco_rl.evaluate(
+  'catch', 'actor_critic', num_iterations=4, batching=sizes, chunk_size=2,
+  env_settings=dict(rows=5, columns=4),
+)
+assert not sys.argv[2:] or jax.process_count() == 2
+print(result.rows[-1]['total_loss'])
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_the_user_has_connected():
+  port = str(processes.free_port())
+  printed = []
+  for shape, more in (((1, 2), []), ((2, 1), [port])):
+    started = [
+      subprocess.Popen(
+        [sys.executable, '-c', _PROGRAM, str(i), *more],
+        env={**runs.environment(), 'JAX_NUM_CPU_DEVICES': str(shape[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+      )
+      for i in range(shape[0])
+    ]
+    for code, out, error in processes.wait(started):
+      assert code == 0, error
+      printed.append(float(out.split()[-1]))
+  np.testing.assert_allclose(printed[1:], printed[0], rtol=1e-4)

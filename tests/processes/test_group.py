@@ -81,6 +81,7 @@ def test_facts_that_differ_raise_the_same_error_in_all(groups):
 _PROGRAM = """
 import json, socket, sys, time
 from disco_rl.processes import group, links
+links.SILENCE_SECONDS = float(sys.argv[4])
 connection = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
 number = int(sys.argv[2])
 own = group.Group(number, 3, {2 - number: links.Link(connection)}, {})
@@ -92,12 +93,20 @@ time.sleep(60)
 """
 
 
-def _run_beside(action, program='', number=0):
+def _run_beside(action, program='', number=0, silence=50):
   """Runs a process, and an action on a link to it; returns how it ended."""
   with socket.create_server(('127.0.0.1', 0)) as server:
     port = str(server.getsockname()[1])
     process = subprocess.Popen(
-      [sys.executable, '-c', _PROGRAM, port, str(number), program],
+      [
+        sys.executable,
+        '-c',
+        _PROGRAM,
+        port,
+        str(number),
+        program,
+        str(silence),
+      ],
       env=runs.environment(),
       stderr=subprocess.PIPE,
       text=True,
@@ -162,3 +171,16 @@ def test_other_aborts_are_only_delayed():
   hear = lambda link: [link.send(kind='ping') for _ in range(2)]
   code, _ = _run_beside(hear, 'import ctypes; ctypes.CDLL(None).abort()')
   assert code == -6
+
+
+def test_a_silent_process_is_lost():
+  code, error = _run_beside(lambda _: None, silence=1)
+  assert code == 1 and 'process 2 of 3 was lost' in error
+
+
+def test_links_are_silent_for_less_than_a_minute():
+  one, other = (links.Link(x) for x in socket.socketpair())
+  assert links.PING_SECONDS * 4 < one._socket.gettimeout() < 60
+  one.close()
+  assert other.receive() is None
+  other.close()

@@ -11,32 +11,42 @@ def free_port():
     return server.getsockname()[1]
 
 
-def start(command, *arguments, shape=(2, 1), port=None, own=(), **options):
+def start(
+  command,
+  *arguments,
+  shape=(2, 1),
+  by_hand=True,
+  own=(),
+  own_variables=(),
+  **options,
+):
   """Starts the processes of a run.
 
   Args:
     command: e.g. `'eval'`.
     *arguments: its arguments, the same in all processes.
     shape: the number of processes, and the devices of each.
-    port: port of the coordinator; None for any.
+    by_hand: whether to give them their numbers.
     own: further arguments of each process.
+    own_variables: further environment variables of each process.
     **options: further options of `subprocess.Popen`.
 
   Returns:
     The processes.
   """
   number, num_devices = shape
-  port = port or free_port()
+  port = free_port()
   variables = {'JAX_NUM_CPU_DEVICES': str(num_devices)}
   started = []
   for i in range(number):
     further = list(own[i]) if own else []
-    if number > 1:
+    if number > 1 and by_hand:
       further += [f'--coordinator=127.0.0.1:{port}', f'--process-id={i}']
       if not any(x.startswith('--num-processes') for x in further):
         further.append(f'--num-processes={number}')
+    env = {**variables, **(own_variables[i] if own_variables else {})}
     started.append(
-      runs.start(command, *arguments, *further, env=variables, **options)
+      runs.start(command, *arguments, *further, env=env, **options)
     )
   return started
 
