@@ -164,9 +164,8 @@ class Plan(plan_lib.Plan):
     del opened
     # The rest of the state is large, and can always be saved.
     actor = trainable.to_checkpoint(state).actor
-    checkpoint.check(
-      [x for x in jax.tree.leaves(actor) if not sharded_checkpoint.is_shared(x)]
-    )
+    is_shared = sharded_checkpoint.is_shared
+    checkpoint.check(jax.tree.map(lambda x: None if is_shared(x) else x, actor))
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""
