@@ -73,7 +73,7 @@ class Group:
     self._announced: dict[int, str] = {}  # Errors by process.
     self._is_over = False
     self._is_ending = False
-    _delay_aborts()
+    self._abort_handler = _set_abort_handler()
     for number, link in self._links.items():
       _start_thread(self._read, number, link)
     _start_thread(self._ping)
@@ -171,7 +171,7 @@ class Group:
     self._is_over = True
     for link in self._links.values():
       link.close()
-    _delay_aborts(False)
+    _set_abort_handler(self._abort_handler)
 
   def fail(self, error: BaseException) -> None:
     """Announces an error, unless it is due to a process that was lost.
@@ -215,7 +215,7 @@ class Group:
         time.sleep(_SECONDS_FOR_OWN_SIGNAL)
         self._stop(number, '', 1)
         return
-      kind = message['kind']
+      kind = message.get('kind')
       if kind == 'bye':
         return  # It takes part in no more runs; `gather` would wait.
       with self._changed:
@@ -270,7 +270,7 @@ def _start_thread(function: Callable[..., None], *args: Any) -> None:
   threading.Thread(target=function, args=args, name=name, daemon=True).start()
 
 
-def _delay_aborts(is_on: bool = True) -> None:
+def _set_abort_handler(handler: int | None = None) -> int | None:
   """Delays aborts of this process by some seconds, or no longer.
 
   JAX's runtime aborts a process as soon as process 0 is lost, and no callback
@@ -279,11 +279,16 @@ def _delay_aborts(is_on: bool = True) -> None:
   signal, which is the number of seconds, 6; afterwards the abort goes on.
 
   Args:
-    is_on: whether to delay them from now on.
+    handler: address of the handler to restore; None to delay aborts.
+
+  Returns:
+    The address of the handler before.
   """
   with contextlib.suppress(AttributeError, OSError):
     libc = ctypes.CDLL(None)
     libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
     libc.signal.restype = ctypes.c_void_p
-    handler = ctypes.cast(libc.sleep, ctypes.c_void_p) if is_on else None
-    libc.signal(int(signal.SIGABRT), handler)
+    if handler is None:
+      handler = ctypes.cast(libc.sleep, ctypes.c_void_p).value
+    return libc.signal(int(signal.SIGABRT), handler) or 0
+  return None
