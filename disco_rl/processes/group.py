@@ -23,7 +23,7 @@ from disco_rl.processes import links
 # An error that all processes have is reported by process 0 alone. The others
 # wait this long to learn that it has it, too.
 _SECONDS_FOR_SAME_ERROR = 2.0
-_SECONDS_FOR_NEWS = 5.0
+_SECONDS_FOR_NEWS = 3.0
 _SECONDS_FOR_OWN_SIGNAL = 0.5
 _END = 'the end'
 _LONGEST = 100  # Characters of a value in a message.
@@ -185,10 +185,14 @@ class Group:
     if self._is_ending:
       return
     reason = str(error)
+    self.wait_for_news()
     if not getattr(error, 'is_user_facing', False):
-      time.sleep(_SECONDS_FOR_NEWS)
       reason = f'{type(error).__name__}: {reason}'.partition('\n')[0][:500]
     self.announce(reason, 1)
+
+  def wait_for_news(self) -> None:
+    """Waits for the news that a process is lost, which end this one."""
+    time.sleep(_SECONDS_FOR_NEWS)
 
   def say_goodbye(self) -> None:
     """Tells the others that this process ends in order, without waiting."""

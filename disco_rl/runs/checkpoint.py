@@ -76,6 +76,7 @@ def load(
     part: path of the part of the saved tree to read, e.g. `'learner/params'`;
       empty for all of it.
     left_out: names of leaves that are not read, and are None in the result.
+      Where all leaves are left out, the file may have others.
 
   Returns:
     The tree. Leaves are on the device, except those that are NumPy arrays,
@@ -106,7 +107,9 @@ def load(
     }
 
   wanted = named_leaves(like)
-  check_names(path, arrays, [name for name, _ in wanted])
+  kept = [name for name, _ in wanted if name not in left_out]
+  there = [name for name in arrays if not is_below(name, left_out, kept)]
+  check_names(path, there, kept)
   leaves = [
     None if name in left_out else restore(arrays[name], leaf, name, path)
     for name, leaf in wanted
@@ -115,7 +118,7 @@ def load(
 
 
 def check_names(
-  path: pathlib.Path, found: Iterable[str], wanted: Iterable[str]
+  path: pathlib.Path, found: Collection[str], wanted: Collection[str]
 ) -> None:
   """Raises a `CheckpointError` if a checkpoint has other leaves than a tree.
 
@@ -132,6 +135,30 @@ def check_names(
       f'{fields.shorten(missing[:3], 200)}, not expected '
       f'{fields.shorten(extra[:3], 200)}. Was it made with other settings?'
     )
+
+
+def is_below(name: str, some: Collection[str], others: Iterable[str]) -> bool:
+  """Returns whether a leaf is in a part of a tree with only some leaves.
+
+  Args:
+    name: name of the leaf, which need not be in the tree.
+    some: names of some leaves of the tree.
+    others: names of all others.
+
+  Returns:
+    Whether the smallest part around it that has leaves has only `some`.
+  """
+  if name in some or not some:
+    return name in some
+  path = name
+  while '/' in path:
+    path = path.rpartition('/')[0]
+    below = f'{path}/'
+    if any(other.startswith(below) for other in others):
+      return False
+    if any(one.startswith(below) for one in some):
+      return True
+  return False
 
 
 def read_step(path: str | os.PathLike[str]) -> int:

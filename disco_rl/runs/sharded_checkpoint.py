@@ -92,6 +92,7 @@ def save(
       manager.save(step, args=ocp.args.Composite(**args), force=True)
       manager.wait_until_finished()
   except (OSError, ValueError) as error:
+    group.wait_for_news()  # A process may be lost.
     first_line = str(error).strip().partition('\n')[0]
     raise files.StorageError(
       f'cannot write {folder}: {first_line[:200]}'
@@ -126,11 +127,11 @@ def load(
     with _manager(ocp, folder, is_new=False) as manager:
       facts = restore(manager, facts=ocp.args.JsonRestore())['facts']
       wanted = dict(checkpoint.named_leaves(like))
-      _check(path, facts, wanted)
+      is_complete = len(facts['sizes']) == (group.num_processes if group else 1)
+      _check(path, facts, wanted, is_complete)
       specs = {name: _spec(wanted[name]) for name in facts['arrays']}
       result = restore(manager, shared=ocp.args.StandardRestore(specs))
       leaves = dict(result['shared'])
-      is_complete = len(facts['sizes']) == (group.num_processes if group else 1)
       if is_complete and facts['own']:
         shape = (len(facts['sizes']), max(facts['sizes']))
         spec = jax.ShapeDtypeStruct(shape, np.uint8, sharding=_by_process())
@@ -181,7 +182,6 @@ def _manager(ocp: Any, folder: pathlib.Path, is_new: bool = True) -> Any:
     create=is_new,
     enable_async_checkpointing=False,
     cleanup_tmp_directories=is_new,
-    read_only=not is_new,
   )
   handlers = dict(
     shared=ocp.StandardCheckpointHandler(),
@@ -204,16 +204,30 @@ def _spec(leaf: Any) -> Any:
   return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype, sharding=sharding)
 
 
-def _check(path: pathlib.Path, facts: Any, wanted: dict[str, Any]) -> None:
-  """Raises a `CheckpointError` if a checkpoint is not like a tree."""
+def _check(
+  path: pathlib.Path, facts: Any, wanted: dict[str, Any], is_complete: bool
+) -> None:
+  """Raises a `CheckpointError` if a checkpoint is not like a tree.
+
+  Args:
+    path: path of the checkpoint, for messages.
+    facts: its facts.
+    wanted: the leaves of the tree, by name.
+    is_complete: whether leaves that belong to one process are restored.
+  """
   if facts.get('format') != checkpoint.FORMAT:
     raise checkpoint.CheckpointError(
       f'the checkpoint {path} was made by another version of disco_rl: it has '
       f'the format {facts.get("format")}, and this version reads '
       f'{checkpoint.FORMAT}'
     )
-  checkpoint.check_names(path, [*facts['arrays'], *facts['own']], wanted)
-  for name, layout in facts['arrays'].items():
+  arrays, own = facts['arrays'], facts['own']
+  if is_complete:
+    checkpoint.check_names(path, [*arrays, *own], wanted)
+  else:
+    others = [x for x in wanted if not checkpoint.is_below(x, own, arrays)]
+    checkpoint.check_names(path, arrays, others)
+  for name, layout in arrays.items():
     if _layout(wanted[name]) != layout:
       raise checkpoint.CheckpointError(
         f'{path}: {name} has the shape and type {layout}, but '

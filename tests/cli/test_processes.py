@@ -236,7 +236,7 @@ def test_an_error_in_one_process_ends_the_others(tmp_path):
   _, arguments, _ = KINDS['host']
   arguments = [x for x in arguments if '--env=' not in x and '=env.' not in x]
   arguments += [f'--env={name}', '--steps=400', '--devices=2']
-  arguments += ['--set=env.kwargs.trouble=step', '--set=env.kwargs.at=60']
+  arguments.append('--set=env.kwargs={"trouble": "step", "at": 60}')
   repaired = {broken.REPAIRED_BY: str(tmp_path)}
   started = processes.start(
     'eval', *arguments, f'--out={out}', own_variables=(repaired, {})
