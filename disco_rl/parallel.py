@@ -13,9 +13,8 @@ batch of environments. The devices form a grid:
 On one device nothing is sharded, and no collective operations are compiled.
 With one column, lanes need none either, and compute what they do on one device.
 
-The devices may belong to several processes of JAX's multi-process runtime, each
-of which runs the same program. A process has a rectangle of the grid, sees
-whole arrays, and can read and make its own part of them.
+The devices may belong to several processes, which run the same program. Each
+sees whole arrays, but can only read and make its own part of them.
 
 On CPU, small lanes are faster sharded over one simulated device per core than
 one after the other with all cores: their operations are too short to be divided
@@ -32,6 +31,7 @@ import jax
 import numpy as np
 
 from disco_rl import compat
+from disco_rl.processes import arrays
 from disco_rl.processes import group as group_lib
 from disco_rl.processes import runtime
 
@@ -200,11 +200,7 @@ class Placement:
     shardings = self._shardings(specs)
     if self.num_processes == 1:
       return jax.device_put(tree, shardings)
-
-    def put(sharding: jax.sharding.Sharding, part: Any) -> Any:
-      return jax.tree.map(lambda x: _from_whole(x, sharding), part)
-
-    return jax.tree.map(put, shardings, tree)
+    return arrays.put_whole(tree, shardings)
 
   def put_own(self, tree: Any, specs: Any) -> Any:
     """Puts this process's part of arrays on its devices.
@@ -219,13 +215,7 @@ class Placement:
     """
     if self.num_processes == 1:
       return self.put(tree, specs)
-    local_mesh = self._mesh.local_mesh
-
-    def put(sharding: jax.sharding.NamedSharding, part: Any) -> Any:
-      local = jax.sharding.NamedSharding(local_mesh, sharding.spec)
-      return jax.tree.map(lambda x: _from_part(x, local, sharding), part)
-
-    return jax.tree.map(put, self._shardings(specs), tree)
+    return arrays.put_parts(tree, self._shardings(specs))
 
   def own(self, tree: Any) -> Any:
     """Returns this process's copy of arrays that are the same on all devices.
@@ -252,14 +242,7 @@ class Placement:
     """
     if self.num_processes == 1:
       return tree
-
-    def add(sharding: jax.sharding.Sharding, part: Any) -> Any:
-      return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
-        part,
-      )
-
-    return jax.tree.map(add, self._shardings(specs), tree)
+    return arrays.add_shardings(tree, self._shardings(specs))
 
   def check_same(self, what: str, tree: Any) -> None:
     """Raises a `ValueError` if specs of arrays differ between processes.
@@ -268,16 +251,8 @@ class Placement:
       what: words for the arrays.
       tree: arrays or specs, with whole shapes.
     """
-    if self._group is None:
-      return
-    self._group.check_same(
-      {
-        f'{what}/{jax.tree_util.keystr(path, simple=True, separator="/")}': (
-          f'{x.dtype}{list(x.shape)}'
-        )
-        for path, x in jax.tree_util.tree_leaves_with_path(tree)
-      }
-    )
+    if self._group is not None:
+      self._group.check_same(arrays.describe(what, tree))
 
   def fetch(self, tree: Any) -> Any:
     """Copies arrays to the host; those of other processes, too."""
@@ -292,53 +267,6 @@ class Placement:
       specs,
       is_leaf=lambda x: isinstance(x, Spec),
     )
-
-
-def _from_whole(x: Any, sharding: jax.sharding.Sharding) -> jax.Array:
-  """Makes an array over several processes, all of which have the whole of it.
-
-  Args:
-    x: the whole array, on the host or on devices.
-    sharding: how it is sharded.
-  """
-  if isinstance(x, jax.Array) and not x.is_fully_addressable:
-    return jax.device_put(x, sharding)
-  whole = np.asarray(x)
-  return jax.make_array_from_callback(
-    whole.shape, sharding, lambda index: whole[index]
-  )
-
-
-def _from_part(
-  x: Any, local: jax.sharding.Sharding, sharding: jax.sharding.NamedSharding
-) -> jax.Array:
-  """Makes an array over several processes from the part of this one.
-
-  Args:
-    x: the part.
-    local: how the part is sharded over the devices of this process.
-    sharding: how the whole is sharded.
-  """
-  part = jax.device_put(x, local)
-  shard_shape = part.sharding.shard_shape(part.shape)
-  factors = [
-    # From the number of shards along each axis to the whole.
-    whole * size
-    for whole, size in zip(
-      _shards_by_axis(sharding, part.ndim), shard_shape, strict=True
-    )
-  ]
-  return jax.make_array_from_single_device_arrays(
-    tuple(factors), sharding, [shard.data for shard in part.addressable_shards]
-  )
-
-
-def _shards_by_axis(
-  sharding: jax.sharding.NamedSharding, ndim: int
-) -> list[int]:
-  """Returns the number of shards along each axis of an array."""
-  names = (*sharding.spec, *(None,) * (ndim - len(sharding.spec)))
-  return [1 if name is None else sharding.mesh.shape[name] for name in names]
 
 
 def shard_key(key: chex.PRNGKey, batch_axis: Any | None) -> chex.PRNGKey:
@@ -408,26 +336,17 @@ def first_devices(number: int) -> list[jax.Device]:
       f'{number}'
     )
   of_each: dict[int, list[jax.Device]] = {}
-  for device in jax.local_devices() if num_processes == 1 else jax.devices():
+  devices = jax.local_devices() if num_processes == 1 else jax.devices()
+  for device in devices:
     of_each.setdefault(device.process_index, []).append(device)
-  least = min(len(devices) for devices in of_each.values())
+  least = min(map(len, of_each.values()))
   if not 1 <= number <= least * num_processes:
-    if num_processes > 1:
-      raise ValueError(
-        f'devices must be between {num_processes} and {least * num_processes}, '
-        f'got {number}; each of the {num_processes} processes has {least} or '
-        'more'
-      )
     raise ValueError(
-      f'devices must be between 1 and {least}, got {number}; there are '
-      f'{", ".join(map(str, jax.local_devices()))}'
+      f'devices must be between {num_processes} and {least * num_processes}, '
+      f'got {number}; there are {", ".join(map(str, devices[:64]))}'
     )
   share = number // num_processes
-  return [
-    device
-    for _, devices in sorted(of_each.items())
-    for device in devices[:share]
-  ]
+  return [x for _, own in sorted(of_each.items()) for x in own[:share]]
 
 
 def default_number(of_one_process: int) -> int:

@@ -103,6 +103,7 @@ def test_devices_are_known_to_one_small_module():
   assert set(_imported_modules(source)) <= {
     'compat',
     'types',
+    'processes.arrays',
     'processes.group',
     'processes.runtime',
   }
