@@ -276,8 +276,7 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
         f'{_as_option(name)} cannot be changed with --resume; only --steps can'
       )
   with contextlib.ExitStack() as stack:
-    shared_folder.check(arguments.resume)
-    folder = stack.enter_context(run_folder.RunFolder.open(arguments.resume))
+    folder = stack.enter_context(shared_folder.reopen(arguments.resume))
     if folder.config.get('command') != arguments.command:
       raise errors.UsageError(
         f'{folder.path} is not a run of disco-rl {arguments.command}'

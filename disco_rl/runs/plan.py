@@ -21,14 +21,9 @@ from disco_rl.runs import progress
 from disco_rl.runs import resuming
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
-from disco_rl.runs import sharded_checkpoint
 from disco_rl.runs import shared_folder
 from disco_rl.runs import states
 
-_OTHER_PROCESSES = (
-  'the checkpoint is of another number of processes, so environments on the '
-  'host are reset'
-)
 _NO_REPLAY = (
   'the replay is not part of the checkpoint (--checkpoint-replay never; in '
   "Python: settings={'checkpoint_replay': 'never'}), and is filled again"
@@ -219,8 +214,7 @@ class Plan(abc.ABC):
       return self.start(out, show_progress=show_progress)
     if out is None:
       raise ValueError('resume=True needs the folder of the run, out=...')
-    shared_folder.check(out)
-    folder = run_folder.RunFolder.open(out)
+    folder = shared_folder.reopen(out)
     try:
       run = self.resume(folder, show_progress=show_progress)
     except BaseException:
@@ -250,7 +244,7 @@ class Plan(abc.ABC):
       The run.
     """
     with contextlib.ExitStack() as opened:
-      self._check_processes()
+      run_lib.check_same_in_all(self.config, self.fingerprints())
       if out is not None:
         shared_folder.check(out)
       trainable = self.make_trainable()
@@ -261,49 +255,12 @@ class Plan(abc.ABC):
         # Before an old run is removed.
         self.prepare(trainable, state, opened)
         interrupts.defer()  # From here on there is something to save.
-        folder = self._make_folder(out, state, overwrite, numbered)
+        folder = shared_folder.create(
+          *(out, self.config, overwrite, numbered),
+          lambda folder: self.started(folder, state),
+        )
         opened.callback(folder.close)
       return self._run(trainable, state, [], folder, show_progress, opened)
-
-  def _make_folder(
-    self,
-    out: str | os.PathLike[str],
-    state: Any,
-    overwrite: bool,
-    numbered: bool,
-  ) -> run_folder.RunFolder:
-    """Makes the folder of a new run; see `start`.
-
-    Of several processes, the first one makes it, and the others open it.
-    """
-    group = runtime.current()
-    if group is not None and not group.is_writer:
-      return run_folder.RunFolder.view(group.gather('folder', '')[0])
-    folder = run_folder.RunFolder.create(out, self.config, overwrite, numbered)
-    try:
-      self.started(folder, state)
-      if group is not None:
-        group.gather('folder', str(folder.path))
-    except BaseException:
-      folder.discard()
-      folder.close()
-      raise
-    return folder
-
-  def _check_processes(self) -> None:
-    """Raises an error if the plans of several processes differ."""
-    group = runtime.current()
-    if group is None:
-      return
-    sharded_checkpoint.check_installed()
-    facts = {
-      name: value
-      for name, value in self.config.items()
-      if name not in ('settings', 'origins', 'request')
-    }
-    facts |= run_lib.flatten(self.config['settings'], 'setting')
-    facts['request'] = self.config['request']
-    group.check_same({**facts, **self.fingerprints()})
 
   def fingerprints(self) -> dict[str, str]:
     """Returns hashes of large arrays that must be the same in all processes."""
@@ -323,12 +280,11 @@ class Plan(abc.ABC):
     """
     self.check_resumable(folder)
     with contextlib.ExitStack() as opened:
-      self._check_processes()
+      run_lib.check_same_in_all(self.config, self.fingerprints())
       trainable = self.make_trainable()
       opened.callback(trainable.close)
       self.check_built(folder, trainable)
       found, is_complete = states.find(folder.state_path), True
-      has_state = found is not None
       if found is not None:
         saved, is_complete = states.load(found, trainable.checkpoint_like())
         state = trainable.from_checkpoint(saved)
@@ -339,7 +295,7 @@ class Plan(abc.ABC):
       note = resuming.check(
         folder,
         rows,
-        done if has_state else None,
+        done if found else None,
         resuming.Periods(
           unit=self.unit,
           total=_recorded_steps(folder),
@@ -347,7 +303,7 @@ class Plan(abc.ABC):
           checkpoint_every=self.settings.checkpoint_every,
           seeds=self._seeds(),
         ),
-        shown=0 if has_state else self.shown_checkpoint(folder),
+        shown=0 if found else self.shown_checkpoint(folder),
       )
       notes = [note] * bool(note) + self.missing_results(folder, done)
       if done > self.settings.steps:
@@ -357,29 +313,17 @@ class Plan(abc.ABC):
           'Python: num_iterations or num_updates)'
         )
       self.prepare(trainable, state, opened)  # Before anything is changed.
-      rows = self._cut(folder, rows, done)
+      shared_folder.wait_for_readers()
+      folder.write_config(self.config)
+      rows = folder.cut_table(folder.metrics_path, rows, done)
+      self.resumed(folder, done)
       run = self._run(trainable, state, rows, folder, show_progress, opened)
       run.opened.callback(folder.close)
       if done and self._leaves_out_replay():
         notes.append(_NO_REPLAY)
-      if not is_complete:
-        notes.append(_OTHER_PROCESSES)
+      notes += [states.OTHER_PROCESSES] * (not is_complete)
       run.note = '; '.join(notes)
       return run
-
-  def _cut(
-    self, folder: run_folder.RunFolder, rows: list[metrics.Row], done: int
-  ) -> list[metrics.Row]:
-    """Removes results after a checkpoint; returns the rows that are left."""
-    group = runtime.current()
-    if group is not None:
-      group.gather('all have read', None)
-    if not folder.is_writable:
-      return [row for row in rows if row['iteration'] <= done]
-    folder.write_config(self.config)
-    rows = folder.cut_table(folder.metrics_path, rows, done)
-    self.resumed(folder, done)
-    return rows
 
   def _seeds(self) -> Sequence[int] | None:
     """Returns the seeds of rows of metrics; None if there are none."""

@@ -12,6 +12,7 @@ from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import progress
 from disco_rl.runs import run_folder
+from disco_rl.runs import sharded_checkpoint
 from disco_rl.runs import sinks
 
 
@@ -125,6 +126,27 @@ def _together() -> Iterator[Callable[[bool], bool]]:
   except BaseException as error:
     group.fail(error)
     raise
+
+
+def check_same_in_all(
+  config: Mapping[str, Any], fingerprints: Mapping[str, str]
+) -> None:
+  """Raises an error if several processes would make different runs.
+
+  Args:
+    config: contents of `config.json`.
+    fingerprints: hashes of what else must be the same, by name.
+
+  Raises:
+    DifferenceError: if they differ.
+    CheckpointError: if they could not save checkpoints.
+  """
+  group = runtime.current()
+  if group is None:
+    return
+  sharded_checkpoint.check_installed()
+  first = dict(command=config['command'], env=config['request'].get('env'))
+  group.check_same({**first, **flatten(config), **fingerprints})
 
 
 def check_same_settings(

@@ -26,7 +26,6 @@ import shutil
 from typing import Any
 
 from disco_rl import fields
-from disco_rl.processes import runtime
 from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
@@ -123,21 +122,9 @@ class RunFolder:
       path: path of the folder. Another process may write to it.
 
     Returns:
-      The folder, to which the caller must not write.
+      The folder. The methods that write change no file of it.
     """
     return cls(pathlib.Path(path), read_config(path), None)
-
-  @classmethod
-  def open(cls, path: str | os.PathLike[str]) -> 'RunFolder':
-    """Opens the folder of a run to resume it.
-
-    Args:
-      path: path of the folder.
-
-    Returns:
-      The folder; of several processes, only process 0 may write to it.
-    """
-    return cls.reopen(path) if runtime.is_writer() else cls.view(path)
 
   def __enter__(self) -> 'RunFolder':
     return self
@@ -214,6 +201,8 @@ class RunFolder:
 
   def remove_params(self) -> None:
     """Removes the final parameters of all agents."""
+    if not self.is_writable:
+      return
     with files.storing(self.path):
       for path in run_files.find(self.path, ('params_*.npz',)):
         path.unlink(missing_ok=True)
@@ -225,6 +214,8 @@ class RunFolder:
   def write_config(self, config: dict[str, Any]) -> None:
     """Replaces `config.json`."""
     self.config = config
+    if not self.is_writable:
+      return
     text = json.dumps(config, indent=2) + '\n'
     with files.atomic_writer(self.path / 'config.json') as file:
       file.write(text.encode())
@@ -247,7 +238,8 @@ class RunFolder:
     """
     kept = [row for row in rows if row['iteration'] <= last_iteration]
     content = metrics.to_csv(kept).encode()
-    if path.exists() and path.read_bytes() != content:
+    is_changed = path.exists() and path.read_bytes() != content
+    if is_changed and self.is_writable:
       with files.atomic_writer(path) as file:
         file.write(content)
     return kept

@@ -15,6 +15,12 @@ from disco_rl.runs import checkpoint
 from disco_rl.runs import files
 from disco_rl.runs import sharded_checkpoint
 
+# A note for the user.
+OTHER_PROCESSES = (
+  'the checkpoint is of another number of processes, so environments on the '
+  'host are reset'
+)
+
 
 def sharded_path(path: pathlib.Path) -> pathlib.Path:
   """Returns the folder of the checkpoints of several processes.
