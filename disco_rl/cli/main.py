@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command in _COMPILING:
       with _starting_jax():
         _simulate_devices(arguments)
-      _import_from_cli('run_options').connect_processes(arguments)
+      _import_from_cli('process_options').connect(arguments)
       interrupts.install_again()
       with _starting_jax():
         importlib.import_module('jax').devices()

@@ -11,6 +11,7 @@ from typing import Any
 from disco_rl import parallel
 from disco_rl.cli import errors
 from disco_rl.cli import options
+from disco_rl.cli import process_options
 from disco_rl.config import networks
 from disco_rl.config import requests
 from disco_rl.networks import cores
@@ -93,83 +94,7 @@ def add_run_arguments(
     'the origins of settings, and stop',
   )
   add('--quiet', action='store_true', help='show no progress bar')
-  _add_process_arguments(parser)
-
-
-def _add_process_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the options of runs of several processes."""
-  group = parser.add_argument_group(
-    'several processes or hosts',
-    'Every process has the same arguments, but for --process-id. The first one '
-    'writes the results. See docs/several_hosts.md.',
-  )
-  group.add_argument(
-    '--coordinator',
-    metavar='HOST:PORT',
-    help='address of the host of process 0 that the others can reach, and a '
-    'free port',
-  )
-  group.add_argument(
-    '--num-processes', type=options.whole_number, help='number of processes'
-  )
-  group.add_argument(
-    '--process-id',
-    type=options.whole_number,
-    help='number of this process, from 0',
-  )
-  group.add_argument(
-    '--distributed',
-    choices=('auto',),
-    help='auto: find out coordinator and numbers from SLURM, GKE, TPU pods, '
-    '..., as jax.distributed.initialize does',
-  )
-  group.add_argument(
-    '--connect-timeout',
-    type=options.whole_number,
-    metavar='SECONDS',
-    help='how long processes wait for each other at the start (default: '
-    f'{runtime.DEFAULT_TIMEOUT:g})',
-  )
-
-
-def connect_processes(arguments: argparse.Namespace) -> None:
-  """Connects the processes of a run, before JAX has started.
-
-  Args:
-    arguments: the command's arguments.
-  """
-  given = {
-    _as_option(name): getattr(arguments, name)
-    for name in ('coordinator', 'num_processes', 'process_id')
-  }
-  is_by_hand = any(value is not None for value in given.values())
-  missing = [name for name, value in given.items() if value is None]
-  if is_by_hand and (missing or arguments.distributed):
-    what = f'{missing[0]} is missing' if missing else 'not with --distributed'
-    raise errors.UsageError(f'{", ".join(given)} belong together: {what}')
-  timeout = arguments.connect_timeout
-  if timeout is not None:
-    if not (is_by_hand or arguments.distributed):
-      raise errors.UsageError(
-        '--connect-timeout needs --coordinator or --distributed'
-      )
-    if timeout < 1:
-      raise errors.UsageError(f'--connect-timeout must be >= 1, got {timeout}')
-  seconds = float(timeout or runtime.DEFAULT_TIMEOUT)
-  with errors.as_usage_errors():
-    if is_by_hand:
-      group = runtime.by_hand(
-        arguments.coordinator,
-        arguments.num_processes,
-        arguments.process_id,
-        seconds,
-      )
-    elif arguments.distributed:
-      group = runtime.detected(seconds)
-    else:
-      return
-  if group is not None:
-    group.program = f'disco-rl {arguments.command}'
+  process_options.add_arguments(parser)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,6 +29,8 @@ from disco_rl.processes import links
 # Seconds to wait for the other processes, as in JAX.
 DEFAULT_TIMEOUT = 300.0
 
+_MAX_PROCESSES = 1 << 16
+_MAX_SHOWN = 20
 _KEY = 'disco_rl/process_0'
 _SECONDS_BETWEEN_TRIES = 0.2
 _SECONDS_FOR_HELLO = 5.0  # For whoever connects to process 0 by mistake.
@@ -104,8 +106,11 @@ def by_hand(
   """
   global _group
   host, port = _parse(coordinator)
-  if num_processes < 1:
-    raise StartError(f'num_processes must be at least 1, got {num_processes}')
+  if not 1 <= num_processes <= _MAX_PROCESSES:
+    raise StartError(
+      f'num_processes must be between 1 and {_MAX_PROCESSES}, got '
+      f'{num_processes}'
+    )
   if not 0 <= process_id < num_processes:
     raise StartError(
       f'process_id must be between 0 and {num_processes - 1} with '
@@ -272,10 +277,11 @@ def _accept(
     try:
       connection, _ = server.accept()
     except TimeoutError:
-      missing = ', '.join(str(i) for i in wanted if i not in all_links)
+      missing = [str(i) for i in wanted if i not in all_links]
       reason = (
         f'not all of the {len(wanted) + 1} processes have connected within '
-        f'{timeout:g} s; missing: {missing}'
+        f'{timeout:g} s; missing: {", ".join(missing[:_MAX_SHOWN])}'
+        f'{", ..." * (len(missing) > _MAX_SHOWN)}'
       )
       _refuse(all_links, reason)
       raise StartError(reason) from None

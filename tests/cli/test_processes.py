@@ -57,7 +57,6 @@ def _check_close(out, wanted):
 
 
 def test_two_processes_make_the_run_of_one(tmp_path):
-  pytest.importorskip('orbax.checkpoint')
   arguments = [*_EVAL, '--devices=2', '--steps=8']
   one, two = tmp_path / 'one', tmp_path / 'two'
   started = processes.start('eval', *arguments, f'--out={one}', shape=(1, 2))

@@ -2,6 +2,8 @@
 
 import socket
 
+import pytest
+
 from tests.support import runs
 
 
@@ -34,6 +36,7 @@ def start(
   Returns:
     The processes.
   """
+  pytest.importorskip('orbax.checkpoint')  # An extra; saves their states.
   number, num_devices = shape
   port = free_port()
   variables = {'JAX_NUM_CPU_DEVICES': str(num_devices)}
