@@ -11,6 +11,7 @@ operation. JAX ends them, too, but later, and by aborting them.
 from collections.abc import Callable, Mapping
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -134,7 +135,7 @@ class Group:
           raise DifferenceError(
             f'only one of process {process} and process 0 has {name}'
           )
-        if others[name] != first[name]:
+        if _text(others[name]) != _text(first[name]):
           raise DifferenceError(
             f'process {process} has another {name} than process 0: '
             f'{str(others[name])[:_LONGEST]}, not {str(first[name])[:_LONGEST]}'
@@ -267,6 +268,11 @@ class Group:
     with contextlib.suppress(OSError):
       os.write(2, ''.join(f'{line}\n' for line in lines if line).encode())
     os._exit(code)
+
+
+def _text(value: Any) -> str:
+  """Returns a value as a text, which is the same for NaN, too."""
+  return json.dumps(value, sort_keys=True)
 
 
 def _start_thread(function: Callable[..., None], *args: Any) -> None:

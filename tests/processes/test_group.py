@@ -59,7 +59,7 @@ def test_values_are_gathered_in_order(groups):
 
 
 def test_facts_that_differ_raise_the_same_error_in_all(groups):
-  facts = {'jax': '1', 'env.rows': 5}
+  facts = {'jax': '1', 'env.rows': 5, 'x': float('nan')}
   assert _in_all(groups, lambda x: x.check_same(facts)) == [None] * 3
 
   def check(group):
