@@ -54,3 +54,53 @@ def tree_norm(tree: chex.ArrayTree) -> types.Array:
   if hasattr(optax, 'tree') and hasattr(optax.tree, 'norm'):
     return optax.tree.norm(tree)
   return optax.global_norm(tree)
+
+
+def initialize_distributed(
+  coordinator: str | None = None,
+  num_processes: int | None = None,
+  process_id: int | None = None,
+  *,
+  timeout: int,
+  bind_address: str | None = None,
+) -> None:
+  """Starts JAX's multi-process runtime, see `jax.distributed.initialize`.
+
+  Args:
+    coordinator: address of process 0; None to detect it.
+    num_processes: number of processes; None to detect it.
+    process_id: number of this process; None to detect it.
+    timeout: seconds to wait for the other processes.
+    bind_address: the address on which process 0 listens; None for all.
+  """
+  if getattr(jax.config, 'jax_cpu_collectives_implementation', None) == 'none':
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+  if hasattr(jax.config, 'jax_enable_preemption_service'):
+    # It would replace the handler of SIGTERM.
+    jax.config.update('jax_enable_preemption_service', False)
+  jax.distributed.initialize(
+    coordinator,
+    num_processes,
+    process_id,
+    initialization_timeout=timeout,
+    coordinator_bind_address=bind_address,
+  )
+
+
+def distributed_client() -> Any | None:
+  """Returns the client of JAX's multi-process runtime; None if it is off."""
+  return _distributed_state().client
+
+
+def coordinator_address() -> str:
+  """Returns the address of process 0, once the runtime has started."""
+  return _distributed_state().coordinator_address
+
+
+def jaxlib_version() -> str:
+  """Returns the version of jaxlib."""
+  return importlib.import_module('jaxlib').__version__
+
+
+def _distributed_state() -> Any:
+  return importlib.import_module('jax._src.distributed').global_state

@@ -107,6 +107,19 @@ def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> Estimate:
   )
 
 
+def per_process(parts: Mapping[str, int], num_processes: int) -> dict[str, int]:
+  """Returns the memory that each of several processes needs at least.
+
+  Args:
+    parts: name of each part of the run to the bytes it needs in all.
+    num_processes: number of processes over which the run is sharded.
+
+  Returns:
+    Equal shares. What all processes have a copy of needs more.
+  """
+  return {name: size // num_processes for name, size in parts.items()}
+
+
 def of_arrays(tree: Any) -> int:
   """Returns the bytes of a tree of arrays or specs."""
   return sum(_bytes(x) for x in jax.tree.leaves(tree))

@@ -13,14 +13,15 @@ batch of environments. The devices form a grid:
 On one device nothing is sharded, and no collective operations are compiled.
 With one column, lanes need none either, and compute what they do on one device.
 
+The devices may belong to several processes, which run the same program. Each
+sees whole arrays, but can only read and make its own part of them.
+
 On CPU, small lanes are faster sharded over one simulated device per core than
 one after the other with all cores: their operations are too short to be divided
 among threads.
 """
 
 from collections.abc import Callable, Sequence
-import contextlib
-import os
 from typing import Any
 
 import chex
@@ -29,6 +30,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from disco_rl import compat
+from disco_rl import device_choice
+from disco_rl.processes import arrays
+from disco_rl.processes import group as group_lib
+from disco_rl.processes import runtime
 
 _LANES, _BATCH = 'lanes', 'batch'
 
@@ -50,6 +55,8 @@ class Placement:
     num_batch_shards: columns of the grid.
     batch_axis: name of the axis over which a lane's batch is sharded, for
       `Agent`; None with one column.
+    num_processes: number of processes to which the devices belong.
+    process_id: number of this process among them, from 0.
   """
 
   def __init__(
@@ -70,7 +77,7 @@ class Placement:
     """
     if devices is None:
       devices = jax.local_devices()[:1]
-    check_devices(devices)
+    device_choice.check_devices(devices)
     if num_lane_shards < 1 or len(devices) % num_lane_shards:
       raise ValueError(
         f'lane_shards must divide the number of devices: {len(devices)} '
@@ -90,6 +97,16 @@ class Placement:
     self.batch_axis = _BATCH if self.num_batch_shards > 1 else None
     grid = np.asarray(self.devices).reshape(num_lane_shards, -1)
     self._mesh = jax.sharding.Mesh(grid, (_LANES, _BATCH))
+    owners = sorted({device.process_index for device in self.devices})
+    self.num_processes = len(owners)
+    self.process_id = owners.index(jax.process_index())
+    self._group: group_lib.Group | None = None
+    if self.num_processes > 1:
+      self._group = runtime.current()
+      self._replicate = jax.jit(
+        lambda tree: tree,
+        out_shardings=jax.sharding.NamedSharding(self._mesh, REPLICATED),
+      )
 
   def compile(
     self,
@@ -181,12 +198,68 @@ class Placement:
     """
     if not self._is_sharded:
       return jax.device_put(tree, self.devices[0])
-    shardings = jax.tree.map(
-      lambda spec: jax.sharding.NamedSharding(self._mesh, spec),
-      specs,
-      is_leaf=lambda x: isinstance(x, Spec),
-    )
-    return jax.device_put(tree, shardings)
+    shardings = self._shardings(specs)
+    if self.num_processes == 1:
+      return jax.device_put(tree, shardings)
+    return arrays.put_whole(tree, shardings)
+
+  def put_own(self, tree: Any, specs: Any) -> Any:
+    """Puts this process's part of arrays on its devices.
+
+    Args:
+      tree: its part of each array, on the host or on a device; all of it if the
+        devices belong to one process.
+      specs: a tree of `Spec`s, a prefix of `tree`.
+
+    Returns:
+      The whole arrays.
+    """
+    if self.num_processes == 1:
+      return self.put(tree, specs)
+    return arrays.put_parts(tree, self._shardings(specs))
+
+  def own(self, tree: Any) -> Any:
+    """Returns this process's copy of arrays that are the same on all devices.
+
+    Args:
+      tree: replicated arrays.
+
+    Returns:
+      The same arrays, on one device of this process if there are several.
+    """
+    if self.num_processes == 1:
+      return tree
+    return jax.tree.map(lambda x: x.addressable_data(0), tree)
+
+  def with_shardings(self, tree: Any, specs: Any) -> Any:
+    """Adds to specs of arrays where the arrays are placed.
+
+    Args:
+      tree: arrays or specs, with whole shapes.
+      specs: a tree of `Spec`s, a prefix of `tree`.
+
+    Returns:
+      The specs of arrays over several processes; otherwise `tree`.
+    """
+    if self.num_processes == 1:
+      return tree
+    return arrays.add_shardings(tree, self._shardings(specs))
+
+  def check_same(self, what: str, tree: Any) -> None:
+    """Raises a `ValueError` if specs of arrays differ between processes.
+
+    Args:
+      what: words for the arrays.
+      tree: arrays or specs, with whole shapes.
+    """
+    if self._group is not None:
+      self._group.check_same(arrays.describe(what, tree))
+
+  def fetch(self, tree: Any) -> Any:
+    """Copies arrays to the host; those of other processes, too."""
+    if self.num_processes > 1:
+      tree = self._replicate(tree)
+    return jax.device_get(tree)
 
   def lane(self, tree: Any, index: int) -> Any:
     """Copies one lane to one device of its row, outside of programs.
@@ -202,14 +275,8 @@ class Placement:
     """
     if not self._is_sharded:
       return jax.tree.map(lambda x: x[index], tree)
-
-    def of_row(x: jax.Array) -> jax.Array:
-      row, own = divmod(index, x.shape[0] // self.num_lane_shards)
-      device = self._mesh.devices[row, 0]
-      shards = {shard.device: shard for shard in x.addressable_shards}
-      return shards[device].data[own]
-
-    return jax.tree.map(of_row, tree)
+    grid = self._mesh.devices
+    return jax.tree.map(lambda x: arrays.take_row(x, grid, index), tree)
 
   def stack_rollouts(self, rollouts: Sequence[Any]) -> Any:
     """Stacks the rollouts of all lanes, each on a device of its row.
@@ -223,25 +290,18 @@ class Placement:
     if not self._is_sharded:
       stacked = jax.tree.map(lambda *lanes: jnp.stack(lanes), *rollouts)
       return self.put(stacked, ROLLOUTS)
-    grid = self._mesh.devices
     sharding = jax.sharding.NamedSharding(self._mesh, ROLLOUTS)
+    return jax.tree.map(
+      lambda *lanes: arrays.stack_rows(lanes, sharding, axis=2), *rollouts
+    )
 
-    def join(*lanes: jax.Array) -> jax.Array:
-      shards: list[jax.Array] = []
-      size = len(lanes) // len(grid)
-      for i, devices in enumerate(grid):
-        row = jnp.stack(lanes[i * size : (i + 1) * size])
-        columns = jnp.split(row, len(devices), axis=2)
-        shards += map(jax.device_put, columns, devices)
-      return jax.make_array_from_single_device_arrays(
-        (len(lanes), *lanes[0].shape), sharding, shards
-      )
-
-    return jax.tree.map(join, *rollouts)
-
-  def fetch(self, tree: Any) -> Any:
-    """Copies arrays to the host."""
-    return jax.device_get(tree)
+  def _shardings(self, specs: Any) -> Any:
+    """Returns the sharding of each spec."""
+    return jax.tree.map(
+      lambda spec: jax.sharding.NamedSharding(self._mesh, spec),
+      specs,
+      is_leaf=lambda x: isinstance(x, Spec),
+    )
 
 
 def shard_key(key: chex.PRNGKey, batch_axis: Any | None) -> chex.PRNGKey:
@@ -257,69 +317,6 @@ def shard_key(key: chex.PRNGKey, batch_axis: Any | None) -> chex.PRNGKey:
   if batch_axis is None:
     return key
   return jax.random.fold_in(key, jax.lax.axis_index(batch_axis))
-
-
-def check_devices(devices: Any) -> None:
-  """Raises a `ValueError` unless all are different devices of JAX.
-
-  Args:
-    devices: one or more, or None.
-  """
-  if devices is None:
-    return
-  is_list = isinstance(devices, Sequence | np.ndarray)
-  if not is_list or not all(isinstance(x, jax.Device) for x in devices):
-    raise ValueError(
-      f'devices must be a list of devices of JAX, got {str(devices)[:60]}'
-    )
-  if not len(devices):
-    raise ValueError('devices must be one or more, or None for the default')
-  if len(set(devices)) < len(devices):
-    raise ValueError('devices must be different, but one is given twice')
-
-
-def first_devices(number: int) -> list[jax.Device]:
-  """Returns the first devices of this process.
-
-  Args:
-    number: how many devices; a `ValueError` if there are fewer.
-  """
-  devices = jax.local_devices()
-  if not 1 <= number <= len(devices):
-    raise ValueError(
-      f'devices must be between 1 and {len(devices)}, got {number}; there are '
-      f'{", ".join(map(str, devices))}'
-    )
-  return devices[:number]
-
-
-def most_devices(fits: Callable[[int], bool]) -> list[jax.Device]:
-  """Returns as many devices of this process as the work can be divided over.
-
-  Args:
-    fits: whether the work can be divided over a number of devices; true for 1.
-  """
-  devices = jax.local_devices()
-  return devices[: max(filter(fits, range(1, len(devices) + 1)))]
-
-
-def simulate_cpu_devices(number: int) -> None:
-  """Makes JAX simulate several devices on CPU, unless the user chose a number.
-
-  To be called before any operation of JAX. No effect on other platforms, nor
-  for numbers beyond those that are of use: `first_devices` refuses them.
-
-  Args:
-    number: how many devices are needed.
-  """
-  is_chosen = (
-    'JAX_NUM_CPU_DEVICES' in os.environ
-    or 'device_count' in os.environ.get('XLA_FLAGS', '')
-  )
-  if not is_chosen and 1 < number <= max(8, os.cpu_count() or 1):
-    # JAX has started already in programs that call a command as a function.
-    with contextlib.suppress(RuntimeError):
-      jax.config.update('jax_num_cpu_devices', number)
 
 
 def mean(tree: Any, axis: Any | None) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from disco_rl import agent
+from disco_rl import device_choice
 from disco_rl import parallel
 from disco_rl.config import batching as batching_lib
 from disco_rl.environments import registry
@@ -243,11 +244,11 @@ def test_uneven_grids_are_refused(kwargs, message):
 
 
 def test_a_number_of_devices_that_there_is_not_is_refused():
-  assert parallel.first_devices(3) == jax.devices()[:3]
+  assert device_choice.first_devices(3) == jax.devices()[:3]
   for number in (0, 9):
     with pytest.raises(ValueError, match=f'between 1 and 8, got {number}'):
-      parallel.first_devices(number)
-  assert parallel.most_devices(lambda n: 6 % n == 0) == jax.devices()[:6]
+      device_choice.first_devices(number)
+  assert device_choice.most_devices(lambda n: 6 % n == 0) == jax.devices()[:6]
 
 
 def test_static_and_donated_arguments():

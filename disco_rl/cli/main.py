@@ -4,7 +4,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 import contextlib
 import importlib
+import os
 import sys
+import traceback
 from typing import Any
 
 import disco_rl
@@ -87,6 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command in _COMPILING:
       with _starting_jax():
         _simulate_devices(arguments)
+      _import_from_cli('process_options').connect(arguments)
+      interrupts.install_again()
+      with _starting_jax():
         importlib.import_module('jax').devices()
       compilation_cache = importlib.import_module(
         'disco_rl.runs.compilation_cache'
@@ -94,7 +99,15 @@ def main(argv: Sequence[str] | None = None) -> int:
       compilation_cache.enable()
     return _import(arguments.command).run(arguments)
   except (errors.UsageError, errors.StoppedError) as error:
+    group = _group()
+    if group is not None and group.announce(str(error), error.exit_code):
+      return error.exit_code  # Reported by process 0.
     return errors.report(command or '', error, '--traceback' in words)
+  except Exception as error:
+    group = _group()
+    if group is not None:
+      group.fail(error)
+    raise
 
 
 def _simulate_devices(arguments: argparse.Namespace) -> None:
@@ -107,8 +120,15 @@ def _simulate_devices(arguments: argparse.Namespace) -> None:
     except (run_folder.RunFolderError, OSError, KeyError, TypeError):
       return  # Reported when the run is resumed.
   if isinstance(number, int):
-    parallel = importlib.import_module('disco_rl.parallel')
-    parallel.simulate_cpu_devices(number)
+    device_choice = importlib.import_module('disco_rl.device_choice')
+    # The processes have as many each; others are refused later.
+    device_choice.simulate_cpu_devices(number // (arguments.num_processes or 1))
+
+
+def _group() -> Any:
+  """Returns the group of this process, if it has been made."""
+  runtime = sys.modules.get('disco_rl.processes.runtime')
+  return runtime and runtime.current()
 
 
 @contextlib.contextmanager
@@ -167,15 +187,41 @@ def start() -> int:
   interrupts.hold()
   console.set_up()
   interrupts.start_command()
+  code = 1
   try:
-    return main()
+    code = main()
   finally:
     interrupts.end_command()
+    if _group() is not None:
+      _leave(code)
+  return code
+
+
+def _leave(code: int) -> None:
+  """Ends one of several processes, together with the others unless it failed.
+
+  Args:
+    code: the exit code.
+  """
+  if code in (0, interrupts.EXIT_CODE):
+    sys.modules['disco_rl.processes.runtime'].leave()
+    return
+  if sys.exc_info()[1] is not None:
+    traceback.print_exc()
+  # JAX would wait for the others, which may have ended.
+  for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(Exception):
+      stream.flush()
+  os._exit(code)
+
+
+def _import_from_cli(module: str) -> Any:
+  return importlib.import_module(f'disco_rl.cli.{module}')
 
 
 def _import(command: str) -> Any:
   module, _ = _COMMANDS[command]
-  return importlib.import_module(f'disco_rl.cli.{module}')
+  return _import_from_cli(module)
 
 
 if __name__ == '__main__':

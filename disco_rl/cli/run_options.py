@@ -8,17 +8,22 @@ import json
 import pathlib
 from typing import Any
 
+from disco_rl import device_choice
 from disco_rl.cli import errors
 from disco_rl.cli import options
+from disco_rl.cli import process_options
 from disco_rl.config import networks
 from disco_rl.config import requests
 from disco_rl.networks import cores
+from disco_rl.processes import runtime
 from disco_rl.runs import console
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_files
 from disco_rl.runs import run_folder
+from disco_rl.runs import shared_folder
+from disco_rl.runs import states
 
 
 def add_run_arguments(
@@ -89,6 +94,7 @@ def add_run_arguments(
     'the origins of settings, and stop',
   )
   add('--quiet', action='store_true', help='show no progress bar')
+  process_options.add_arguments(parser)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +129,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
   Returns:
     The exit code.
   """
+  say = console.say if runtime.is_writer() else lambda _: None
   with errors.as_usage_errors():
     if arguments.resume:
       a_run = _resume(arguments, command)
@@ -138,13 +145,15 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
         show_progress=not arguments.quiet,
       )
       out = a_run.folder.path
-      console.say(f'{command.describe_start(plan, a_run)}: {out}')
+      say(f'{command.describe_start(plan, a_run)}: {out}')
   return _execute(arguments.command, a_run, command.finish)
 
 
 def _dry_run(plan: Any) -> int:
   """Checks a plan; prints its config, and on standard error its memory."""
   estimates = plan.check_start()
+  if not runtime.is_writer():
+    return 0
   print(json.dumps(plan.config, indent=2))
   for name, estimate in estimates.items():
     console.complain(
@@ -164,6 +173,10 @@ def _make_request(
     )
   if arguments.out and not (arguments.overwrite or arguments.dry_run):
     run_folder.check_free(arguments.out)  # Before anything is downloaded.
+  defaults = {
+    **defaults,
+    'devices': device_choice.default_number(defaults['devices']),
+  }
   given = {name: getattr(arguments, name, None) for name in defaults}
   requests.check_said_once(
     {
@@ -188,7 +201,7 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
         f'{_as_option(name)} cannot be changed with --resume; only --steps can'
       )
   with contextlib.ExitStack() as stack:
-    folder = stack.enter_context(run_folder.RunFolder.reopen(arguments.resume))
+    folder = stack.enter_context(shared_folder.reopen(arguments.resume))
     if folder.config.get('command') != arguments.command:
       raise errors.UsageError(
         f'{folder.path} is not a run of disco-rl {arguments.command}'
@@ -196,9 +209,10 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
     plan = command.plan_of_folder(folder, steps=arguments.steps)
     a_run = plan.resume(folder, show_progress=not arguments.quiet)
     done = a_run.trainable.done(a_run.state)
-    if a_run.note:
+    if a_run.note and runtime.is_writer():
       console.complain(f'disco-rl {arguments.command}: note: {a_run.note}')
-    console.say(f'Resuming from {plan.unit} {done}: {folder.path}')
+    if runtime.is_writer():
+      console.say(f'Resuming from {plan.unit} {done}: {folder.path}')
     stack.pop_all()
   return a_run
 
@@ -214,12 +228,15 @@ def _execute(
 ) -> int:
   """Executes a run until its end, Ctrl-C or an error; returns the exit code."""
   assert a_run.folder is not None
-  folder = a_run.folder
+  folder, group = a_run.folder, runtime.current()
+  if group is not None:
+    group.advice = lambda: _advice(command, folder)
   with a_run:
     try:
       outcome = a_run.execute()
       if outcome.reason is loop.Reason.FINISHED:
-        finish(a_run, outcome)
+        if folder.is_writable:
+          finish(a_run, outcome)
         return 0
     except Exception as error:
       if not errors.is_for_users(error):
@@ -228,17 +245,21 @@ def _execute(
       raise errors.StoppedError(str(error), _advice(command, folder)) from error
   if outcome.error is not None:
     advice = ''
-    if folder.state_path.exists():
-      advice = f'The checkpoint from before it is in {folder.state_path}'
+    found = states.find(folder.state_path)
+    if found is not None:
+      advice = f'The checkpoint from before it is in {found}'
     raise errors.StoppedError(str(outcome.error), advice) from outcome.error
-  console.say(f'Saved. Resume with: disco-rl {command} --resume {folder.path}')
+  if folder.is_writable:
+    console.say(
+      f'Saved. Resume with: disco-rl {command} --resume {folder.path}'
+    )
   return interrupts.EXIT_CODE
 
 
 def _advice(command: str, folder: run_folder.RunFolder) -> str:
   """Returns how to resume a run that an error stopped; empty if it is gone."""
   resume = f'disco-rl {command} --resume {folder.path}'
-  if folder.state_path.exists():
+  if states.find(folder.state_path) is not None:
     return f'Resume from the last checkpoint with: {resume}'
   if run_folder.holds_run(folder.path):
     return f'There is no checkpoint yet. Start again with: {resume}'

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import config_dict
 
+from disco_rl import device_choice
 from disco_rl import fields
-from disco_rl import parallel
 from disco_rl import schema
 from disco_rl import types
 from disco_rl.config import arguments
@@ -116,7 +116,9 @@ def evaluate(
       that suits the environment. Not together with `agent_settings`.
     core: name of the network's memory, e.g. `'lstm'`; None for none.
     preset: name of a published evaluation's settings, see `config.presets`.
-    devices: devices over which the batch is sharded; by default as many as fit.
+    devices: devices over which the batch is sharded; by default as many as fit,
+      or all devices of all processes after `jax.distributed.initialize`, which
+      then make the run together.
     chunk_size: iterations per compiled program, and per row of metrics.
     out: folder for config, metrics, checkpoints and pictures, as in `disco-rl
       eval`; None to write nothing.
@@ -128,7 +130,7 @@ def evaluate(
     The final state, and the table of metrics.
   """
   arguments.check_agent_settings(agent_settings)
-  parallel.check_devices(devices)
+  device_choice.check_devices_of_run(devices)
   arguments.check_flag('resume', resume)
   arguments.check_flag('show_progress', show_progress)
   if out is not None:

@@ -26,7 +26,10 @@ _SIZES = {
 
 
 def check_observations(
-  spec: types.SpecsTree, batching: batching_lib.Batching, num_seeds: int
+  spec: types.SpecsTree,
+  batching: batching_lib.Batching,
+  num_seeds: int,
+  num_processes: int = 1,
 ) -> None:
   """Raises a `ValueError` if the observations of one rollout do not fit.
 
@@ -34,16 +37,21 @@ def check_observations(
     spec: specs of one observation.
     batching: the sizes of one agent's batches.
     num_seeds: number of agents.
+    num_processes: number of processes over which the run is sharded.
   """
   total = memory.of_arrays(spec) * batching.env_steps * num_seeds
-  memory.check({'observations of one rollout': total}, _SIZES)
+  parts = {'observations of one rollout': total}
+  memory.check(memory.per_process(parts, num_processes), _SIZES)
 
 
-def check_state(spec: agent_loop.LoopState) -> memory.Estimate:
+def check_state(
+  spec: agent_loop.LoopState, num_processes: int = 1
+) -> memory.Estimate:
   """Raises a `ValueError` if a state does not fit into memory.
 
   Args:
     spec: specs of the state of all agents.
+    num_processes: number of processes over which the run is sharded.
 
   Returns:
     The estimate.
@@ -53,11 +61,11 @@ def check_state(spec: agent_loop.LoopState) -> memory.Estimate:
     'agents': memory.of_arrays(spec.learner),
     'environments': memory.of_arrays((spec.actor, spec.episodes)),
   }
-  return memory.check(parts, _SIZES)
+  return memory.check(memory.per_process(parts, num_processes), _SIZES)
 
 
 def check_step(
-  state: memory.Estimate, rollouts: Any, traced: Any
+  state: memory.Estimate, rollouts: Any, traced: Any, num_processes: int = 1
 ) -> memory.Estimate:
   """Raises a `ValueError` if a state and an iteration do not fit into memory.
 
@@ -65,11 +73,13 @@ def check_step(
     state: from `check_state`.
     rollouts: specs of the rollouts; None if they are inside the program.
     traced: the traced program of an iteration.
+    num_processes: number of processes over which the run is sharded.
 
   Returns:
     The estimate.
   """
   step = memory.of_arrays(rollouts) + memory.of_program(traced)
+  step //= num_processes
   if rollouts is None:
     # XLA on CPU copies most of the replay once, inside the loop over
     # iterations (measured: 1.9 GB for 2.4 GB).

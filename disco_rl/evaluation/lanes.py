@@ -174,8 +174,9 @@ class HostLanes:
     """Runs some iterations, see `population.Population.run`."""
     keys = _split_keys(state.rng)
     done = int(state.iteration)
+    own_params = self._placement.own
     actor_states, rollouts = self._act(
-      state.learner.params, state.actor, keys.act, done + 1
+      own_params(state.learner.params), state.actor, keys.act, done + 1
     )
     all_metrics = []
     for i in range(num_iterations):
@@ -183,7 +184,7 @@ class HostLanes:
       params = None
       if self._overlap_acting and not is_last:
         # Copied, since the state is donated.
-        params = utils.copy_tree(state.learner.params)
+        params = utils.copy_tree(own_params(state.learner.params))
       # The environments stay on the host.
       state, metrics = self._learn(
         eta,
@@ -198,7 +199,7 @@ class HostLanes:
         # the learner step.
         keys = _split_keys(keys.carry)
         actor_states, rollouts = self._act(
-          state.learner.params if params is None else params,
+          own_params(state.learner.params) if params is None else params,
           actor_states,
           keys.act,
           done + i + 2,
@@ -244,7 +245,7 @@ class HostLanes:
       new_states.append(state)
       rollouts.append(rollout)
     if len(self._placement.devices) > 1:
-      rollouts = self._placement.put(rollouts, parallel.ROLLOUT)
+      rollouts = self._placement.put_own(rollouts, parallel.ROLLOUT)
     return tuple(new_states), tuple(rollouts)
 
 

@@ -10,7 +10,7 @@ import jax
 from ml_collections import config_dict
 import numpy as np
 
-from disco_rl import parallel
+from disco_rl import device_choice
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import requests
 from disco_rl.config import resolve
@@ -21,12 +21,14 @@ from disco_rl.learning import actors
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
+from disco_rl.runs import config_entries
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
+from disco_rl.runs import sharded_checkpoint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,8 +104,9 @@ class Plan(plan_lib.Plan):
       self.request['env'], **settings.env
     )
     devices = self._objects.devices
-    if devices is None and settings.devices:
-      devices = parallel.first_devices(settings.devices)
+    number = settings.devices or device_choice.default_number(0)
+    if devices is None and number:
+      devices = device_choice.first_devices(number)
     population = population_lib.Population(
       env_fn,
       settings.agent,
@@ -162,7 +165,9 @@ class Plan(plan_lib.Plan):
     """Checks that snapshots of the environments can be saved."""
     del opened
     # The rest of the state is large, and can always be saved.
-    checkpoint.check(trainable.to_checkpoint(state).actor)
+    actor = trainable.to_checkpoint(state).actor
+    is_shared = sharded_checkpoint.is_shared
+    checkpoint.check(jax.tree.map(lambda x: None if is_shared(x) else x, actor))
 
   def started(self, folder: run_folder.RunFolder, state: Any) -> None:
     """Saves the rule, so that the run can be resumed without other files."""
@@ -182,6 +187,10 @@ class Plan(plan_lib.Plan):
         raise ValueError(
           f'{folder.path} was made with other parameters of {self.rule.name}'
         )
+
+  def fingerprints(self) -> dict[str, str]:
+    """Returns a hash of η, see `runs.plan.Plan`."""
+    return {'the parameters of the rule': file_format.digest(self.rule.eta)}
 
   def check_built(
     self, folder: run_folder.RunFolder, trainable: training.Training
@@ -225,7 +234,7 @@ def plan_of_folder(
   Returns:
     The plan.
   """
-  request = plan_lib.request_of_folder(
+  request = config_entries.request_of_folder(
     folder, resolve.EVALUATION, objects is not None
   )
   request = requests.prepare(request, resolve.EVALUATION, steps=steps)
@@ -252,10 +261,15 @@ def save_final_params(run: run_lib.Run, state: Any) -> None:
   """Saves the final parameters of every agent, one file per seed.
 
   Args:
-    run: a run with a folder.
+    run: a run with a folder, to which only one of its processes writes.
     state: its last state.
   """
   assert run.folder is not None
+  assert isinstance(run.trainable, training.Training)
+  if not run.folder.is_writable:
+    return
+  placement = run.trainable.population.placement
+  all_params = placement.own(state.learner.params)
   for k, seed in enumerate(run.settings.seeds):
-    params = jax.tree.map(lambda x, k=k: x[k], state.learner.params)
+    params = jax.tree.map(lambda x, k=k: x[k], all_params)
     checkpoint.save(run.folder.params_path(seed), params)

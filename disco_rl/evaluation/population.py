@@ -20,6 +20,7 @@ from ml_collections import config_dict
 import numpy as np
 
 from disco_rl import agent as agent_lib
+from disco_rl import device_choice
 from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
@@ -27,6 +28,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import checks
 from disco_rl.environments import callbacks
 from disco_rl.environments import registry
+from disco_rl.environments import streams
 from disco_rl.environments import timesteps
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import footprint
@@ -79,17 +81,21 @@ class Population:
     self.batching = batching
     self.seeds = checks.check_seeds(seeds)
     if devices is None:
-      devices = parallel.most_devices(batching.fits_shards)
+      devices = device_choice.most_devices(batching.fits_shards)
     self.placement = parallel.Placement(devices, lanes_at_once=lanes_at_once)
     shard = batching.per_shard(self.placement.num_batch_shards)
-    env = self._env_fn(batching.num_envs, self.seeds[0])
+    share = self._share()
+    env = streams.make(self._env_fn, self.seeds[0], share)
     axis_name = self.placement.batch_axis
     try:
       self.agent = agent_lib.Agent.for_environment(
         env, agent_settings, axis_name
       )
       footprint.check_observations(
-        self.agent.single_observation_spec, batching, len(self.seeds)
+        self.agent.single_observation_spec,
+        batching,
+        len(self.seeds),
+        self.placement.num_processes,
       )
     except BaseException:
       env.close()  # On the host, it may have processes.
@@ -97,7 +103,8 @@ class Population:
     if env.is_jittable:
       # Every device acts in its own shard of the environments.
       env = self._env_fn(shard.num_envs, self.seeds[0])
-    actor = actors.make(self.agent, env)
+    is_whole = self.placement.num_processes == 1
+    actor = actors.make(self.agent, env, share=None if is_whole else share)
     self.env_name = actor.env_name
     self._loop = agent_loop.AgentLoop(self.agent, actor, shard, axis_name)
     self.metric_names: tuple[str, ...] = ()
@@ -111,7 +118,7 @@ class Population:
         self.placement,
         actor,
         env,
-        lambda seed: self._env_fn(batching.num_envs, seed),
+        lambda seed: streams.make(self._env_fn, seed, self._share()),
         self.seeds,
         batching,
         overlap_acting=overlap_acting,
@@ -141,7 +148,7 @@ class Population:
       NonFiniteError: if an environment's first timestep is non-finite.
     """
     keys = self._keys()
-    stacked, actor_states = self._lanes.reset(keys)
+    stacked, actor_states = self._reset(keys)
     self._check_memory(keys, stacked, eta, num_iterations)
     # Programs run on the devices of their arguments.
     keys = self.placement.put(keys, parallel.REPLICATED)
@@ -167,7 +174,7 @@ class Population:
       The estimate.
     """
     keys = self._keys()
-    stacked, _ = self._lanes.reset(keys)
+    stacked, _ = self._reset(keys)
     return self._check_memory(keys, stacked, eta, num_iterations)
 
   def run(
@@ -229,13 +236,30 @@ class Population:
   ) -> memory.Estimate:
     """Checks the state, and unless η is None the program of `run`."""
     spec = jax.eval_shape(self._init, keys, actor_states)
-    state = footprint.check_state(spec)
+    self.placement.check_same('the state', spec)
+    state = footprint.check_state(spec, self.placement.num_processes)
     if eta is None:
       return state
     rollouts, traced = self._lanes.trace(eta, spec, num_iterations)
     _, metrics = traced.out_info
     self.metric_names = tuple(metrics)
-    return footprint.check_step(state, rollouts, traced)
+    return footprint.check_step(
+      state, rollouts, traced, self.placement.num_processes
+    )
+
+  def _reset(self, keys: chex.PRNGKey) -> tuple[Any, Any]:
+    """Resets environments on the host, see `lanes.HostLanes.reset`."""
+    stacked, actor_states = self._lanes.reset(keys)
+    if self.placement.num_processes > 1:  # Each has its own streams.
+      stacked = self.placement.put_own(stacked, parallel.BY_BATCH)
+    return stacked, actor_states
+
+  def _share(self) -> streams.Share:
+    """Returns the streams that this process steps on the host."""
+    placement = self.placement
+    return streams.Share.of_process(
+      self.batching.num_envs, placement.process_id, placement.num_processes
+    )
 
   def _keys(self) -> chex.PRNGKey:
     return jax.vmap(jax.random.PRNGKey)(np.asarray(self.seeds, np.uint32))

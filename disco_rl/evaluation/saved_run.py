@@ -27,6 +27,7 @@ from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
+from disco_rl.runs import states
 
 
 class Episode(NamedTuple):
@@ -157,14 +158,20 @@ def _load_params(
   finals = {seed: folder.params_path(seed) for seed in seeds}
   if all(path.exists() for path in finals.values()):
     return {seed: checkpoint.load(path, like) for seed, path in finals.items()}
-  if not folder.state_path.exists():
+  found = states.find(folder.state_path)
+  if found is not None and found.is_dir():
+    raise run_folder.RunFolderError(
+      f'{folder.path} is unfinished, and its checkpoint is one of several '
+      'processes: resume it first'
+    )
+  if found is None:
     raise run_folder.RunFolderError(
       f'{folder.path} holds neither final parameters nor a checkpoint yet'
     )
   stacked = jax.tree.map(
     lambda x: types.ArraySpec((len(seeds), *x.shape), x.dtype), like
   )
-  params = checkpoint.load(folder.state_path, stacked, part='learner/params')
+  params = checkpoint.load(found, stacked, part='learner/params')
   return {
     seed: jax.tree.map(lambda x, k=k: x[k], params)
     for k, seed in enumerate(seeds)

@@ -14,6 +14,7 @@ import copy
 from typing import Any, NamedTuple, Protocol
 
 import chex
+import distrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import foreign
+from disco_rl.environments import streams
 from disco_rl.environments import timesteps
 from disco_rl.learning import faults
 
@@ -214,9 +216,19 @@ class HostActor(_Actor):
     policy: Policy,
     env: base.Environment,
     outputs: Sequence[str] = ('logits',),
+    share: streams.Share | None = None,
   ):
-    """Initialises the actor; the first rollout compiles."""
+    """Initialises the actor; the first rollout compiles.
+
+    Args:
+      policy: the agent.
+      env: its environment.
+      outputs: the network outputs that a rollout keeps.
+      share: the streams of `env` among those of all processes; None with one
+        process.
+    """
     super().__init__(policy, env, outputs)
+    self._share = share
     self._step = jax.jit(self._act_and_collect, donate_argnums=4)
     self._make_empty = jax.jit(self._empty, static_argnums=2)
     self._snapshot_layout: Any = None
@@ -350,12 +362,30 @@ class HostActor(_Actor):
   ) -> tuple[types.ActorRollout, types.Array, types.HaikuState]:
     """Acts once, and writes step `t` of the rollout in place."""
     acted, net_state = self._act(params, rng, timestep, net_state)
+    if self._share is not None:
+      acted = acted.replace(actions=self._sample(rng, acted.logits))
     collected = jax.tree.map(
       lambda steps, x: steps.at[t].set(x),
       collected,
       types.ActorRollout.from_timestep(acted.replace(states=None)),
     )
     return collected, acted.actions, net_state
+
+  def _sample(self, rng: chex.PRNGKey, logits: types.Array) -> types.Array:
+    """Samples the actions that one process with all streams samples here.
+
+    Args:
+      rng: key.
+      logits: [B, A], of the streams of this process.
+
+    Returns:
+      [B].
+    """
+    share = self._share
+    assert share is not None
+    whole = jnp.zeros((share.total, *logits.shape[1:]), logits.dtype)
+    whole = whole.at[share.first : share.first + share.size].set(logits)
+    return share.select(distrax.Softmax(whole).sample(seed=rng))
 
 
 def _layout(snapshot: Any) -> list[Any]:
@@ -373,7 +403,9 @@ def make(
   policy: Policy,
   env: base.Environment,
   outputs: Sequence[str] = ('logits',),
+  share: streams.Share | None = None,
 ) -> Actor:
   """Makes the actor for an environment; arguments as in the actors."""
-  actor = DeviceActor if env.is_jittable else HostActor
-  return actor(policy, env, outputs)
+  if env.is_jittable:
+    return DeviceActor(policy, env, outputs)
+  return HostActor(policy, env, outputs, share)

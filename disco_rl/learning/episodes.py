@@ -33,7 +33,7 @@ def init(batch_size: int) -> RunningEpisodes:
 
 
 def keep(running: RunningEpisodes, goes_on: np.ndarray) -> RunningEpisodes:
-  """Restarts the episodes of agents whose environments were reset, on the host.
+  """Restarts the episodes of agents whose environments were reset.
 
   Args:
     running: leaves [agents, B].
@@ -43,7 +43,8 @@ def keep(running: RunningEpisodes, goes_on: np.ndarray) -> RunningEpisodes:
     The episodes, those that do not continue as before their first step.
   """
   return jax.tree.map(
-    lambda old, new: np.where(goes_on[:, None], old, new),
+    # Not of NumPy, since arrays may be over several processes.
+    lambda old, new: jnp.where(goes_on[:, None], old, new),
     running,
     init(running.length.shape[1]),
   )

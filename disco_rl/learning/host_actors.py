@@ -81,7 +81,10 @@ class HostActors:
     if not self.actors:
       self._make_actors()
     restored = [
-      actor.from_checkpoint(own)
+      # Those of another number of processes are not restored at all.
+      actor.from_checkpoint(
+        own if jax.tree.leaves(own) else own._replace(env_state=None)
+      )
       for actor, own in zip(self.actors, saved, strict=True)
     ]
     goes_on = np.asarray([go_on for _, go_on in restored])

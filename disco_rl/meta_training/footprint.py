@@ -37,12 +37,15 @@ def check_observations(
   memory.check({'observations of one meta-update': total}, _SIZES)
 
 
-def check_state(spec: Any, on_host: Any = ()) -> memory.Estimate:
+def check_state(
+  spec: Any, on_host: Any = (), num_processes: int = 1
+) -> memory.Estimate:
   """Raises a `ValueError` if a state does not fit into memory.
 
   Args:
     spec: specs of a `trainer.TrainState`.
     on_host: specs of what actors on the host have, leaves of any shape.
+    num_processes: number of processes over which the run is sharded.
 
   Returns:
     The estimate.
@@ -58,7 +61,7 @@ def check_state(spec: Any, on_host: Any = ()) -> memory.Estimate:
       (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
     ),
   }
-  return memory.check(parts, _SIZES)
+  return memory.check(memory.per_process(parts, num_processes), _SIZES)
 
 
 class Stage(NamedTuple):
@@ -69,7 +72,10 @@ class Stage(NamedTuple):
 
 
 def check_update(
-  state: memory.Estimate, stages: Sequence[Stage], overlap: bool = False
+  state: memory.Estimate,
+  stages: Sequence[Stage],
+  overlap: bool = False,
+  num_processes: int = 1,
 ) -> memory.Estimate:
   """Raises a `ValueError` if a state and a meta-update do not fit into memory.
 
@@ -77,13 +83,16 @@ def check_update(
     state: from `check_state`.
     stages: the programs of a meta-update, in their order.
     overlap: whether the rollouts of a stage are acted during the one before.
+    num_processes: number of processes over which the run is sharded.
 
   Returns:
     The estimate.
   """
   rollouts = [memory.of_arrays(stage.rollouts) for stage in stages] + [0]
   step = max(
-    memory.of_program(stage.traced) + rollouts[i] + overlap * rollouts[i + 1]
+    memory.of_program(stage.traced) // num_processes
+    + rollouts[i]
+    + overlap * rollouts[i + 1]
     for i, stage in enumerate(stages)
   )
   return memory.check({**state.parts, 'a meta-update': step}, _SIZES)

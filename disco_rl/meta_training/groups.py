@@ -127,6 +127,12 @@ def build(
     )
     host = None
     if isinstance(actor, actors.HostActor):
+      if placement.num_processes > 1:
+        raise ValueError(
+          f'meta-training over {placement.num_processes} processes needs '
+          f'environments in JAX, but {actor.env_name} runs on the host: use '
+          'one process, or leave it out'
+        )
       footprint.check_observations(
         agent.single_observation_spec, config, group.num_agents
       )

@@ -18,8 +18,8 @@ import jax
 from ml_collections import config_dict
 import optax
 
+from disco_rl import device_choice
 from disco_rl import fields
-from disco_rl import parallel
 from disco_rl import schema
 from disco_rl import types
 from disco_rl.config import arguments
@@ -126,7 +126,8 @@ def meta_train(
     agent_optimizer: optimiser of the agents' parameters, see `Agent`.
     meta_optimizer: optimiser of η, see `trainer.Trainer`.
     devices: devices over which agents, or else their batches, are sharded; by
-      default the first one of this process.
+      default the first one of this process, or all devices of all processes
+      after `jax.distributed.initialize`, which then make the run together.
     out: folder for config, metrics, checkpoints, rule and pictures, as in
       `disco-rl meta-train`; None to write nothing.
     resume: whether to resume the run in `out` from its last checkpoint; the
@@ -146,7 +147,7 @@ def meta_train(
   arguments.check_function('regularizer', regularizer)
   arguments.check_optimizer('agent_optimizer', agent_optimizer)
   arguments.check_optimizer('meta_optimizer', meta_optimizer)
-  parallel.check_devices(devices)
+  device_choice.check_devices_of_run(devices)
   if out is not None:
     fields.check_path('out', out)
   schema.check_as('num_updates', 'steps', num_updates)
@@ -194,7 +195,7 @@ def meta_train(
     steps=num_updates,
     num_agents=num_agents,
     seed=seed,
-    devices=resolve.META_TRAINING['devices']
+    devices=device_choice.default_number(resolve.META_TRAINING['devices'])
     if devices is None
     else len(devices),
     settings=changes,

@@ -11,6 +11,7 @@ import jax
 from ml_collections import config_dict
 import optax
 
+from disco_rl import device_choice
 from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
@@ -26,9 +27,11 @@ from disco_rl.meta_training import pictures
 from disco_rl.meta_training import rule_evaluation
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
+from disco_rl.processes import runtime
 from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
+from disco_rl.runs import config_entries
 from disco_rl.runs import finite
 from disco_rl.runs import hooks
 from disco_rl.runs import metrics
@@ -146,7 +149,7 @@ class Plan(plan_lib.Plan):
     ]
     devices = objects.devices
     if devices is None:
-      devices = parallel.first_devices(settings.devices or 1)
+      devices = device_choice.first_devices(settings.devices or 1)
     lane_shards = settings.lane_shards
     if lane_shards is None:
       lane_shards = math.gcd(len(devices), settings.num_agents)
@@ -231,6 +234,11 @@ class Plan(plan_lib.Plan):
     """Summarises rows for the progress bar, see `training.describe_rows`."""
     return training.describe_rows(rows)
 
+  def fingerprints(self) -> dict[str, str]:
+    """Returns a hash of the initial η, see `runs.plan.Plan`."""
+    eta = self.rule.eta if self.rule else None
+    return {'the parameters of the initial rule': file_format.digest(eta)}
+
   def prepare(
     self,
     trainable: training.Training,
@@ -252,9 +260,10 @@ class Plan(plan_lib.Plan):
       opened: closes them.
 
     Returns:
-      The memory of an evaluation in each environment.
+      The memory of an evaluation in each environment; none in processes that
+      do not write results.
     """
-    if not self.settings.eval.every:
+    if not self.settings.eval.every or not runtime.is_writer():
       return {}
     self._evaluation = rule_evaluation.RuleEvaluation(
       self.settings, self._objects.env_fns
@@ -363,7 +372,7 @@ def plan_of_folder(
   Returns:
     The plan.
   """
-  request = plan_lib.request_of_folder(
+  request = config_entries.request_of_folder(
     folder, resolve.META_TRAINING, objects is not None
   )
   request = requests.prepare(request, resolve.META_TRAINING, steps=steps)

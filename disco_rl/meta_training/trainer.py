@@ -156,9 +156,9 @@ class Trainer:
     eta = jax.tree.map(jnp.asarray, eta)
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     visible = host_groups.visible(actor_states)
-    footprint.check_state(
-      jax.eval_shape(self._init, rng, eta, *visible), visible
-    )
+    spec = jax.eval_shape(self._init, rng, eta, *visible)
+    self._placement.check_same('the state', spec)
+    footprint.check_state(spec, visible, self._placement.num_processes)
     # Programs run on the devices of their arguments.
     arguments = self._placement.put(
       (jnp.asarray(rng), eta), parallel.REPLICATED
@@ -180,8 +180,13 @@ class Trainer:
     rng = jax.random.PRNGKey(0) if rng is None else rng
     self.hosts.reset(self._functions.keys_by_group(rng))
     spec, _ = self._update_specs()
-    state = footprint.check_state(spec, self.hosts.visible_specs())
-    return footprint.check_update(state, self._trace(), self._overlap_acting)
+    num_processes = self._placement.num_processes
+    state = footprint.check_state(
+      spec, self.hosts.visible_specs(), num_processes
+    )
+    return footprint.check_update(
+      state, self._trace(), self._overlap_acting, num_processes
+    )
 
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
@@ -256,6 +261,7 @@ class Trainer:
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     visible = host_groups.visible(actor_states)
     state = jax.eval_shape(self._init, rng, eta, *visible)
+    state = self._placement.with_shardings(state, self._state_specs)
     return train_state.with_actors(state, self.hosts.snapshots(actor_states))
 
   def from_checkpoint(self, saved: TrainState) -> TrainState:

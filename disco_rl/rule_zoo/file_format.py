@@ -11,6 +11,7 @@ unpickled.
 """
 
 from collections.abc import Mapping
+import hashlib
 import json
 import os
 import pathlib
@@ -127,6 +128,23 @@ def check_savable(params: types.MetaParams, where: str) -> dict[str, Any]:
   }
   _by_module(flat, where)  # As when they are loaded.
   return flat
+
+
+def digest(params: types.MetaParams | None) -> str:
+  """Returns a hash of parameters; empty for None.
+
+  Args:
+    params: a tree of arrays.
+  """
+  if params is None:
+    return ''
+  hashed = hashlib.sha256()
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    array = np.asarray(leaf)
+    what = f'{jax.tree_util.keystr(path)} {array.dtype}{array.shape}'
+    hashed.update(what.encode())
+    hashed.update(np.ascontiguousarray(array).tobytes())
+  return hashed.hexdigest()
 
 
 def check_like(

@@ -7,9 +7,10 @@ tree. It is written atomically, and nothing is unpickled.
   state = checkpoint.load('run/state.npz', like=state)
 """
 
+from collections.abc import Collection, Iterable
 import os
 import pathlib
-from typing import Any
+from typing import Any, IO
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,9 @@ from disco_rl.runs import files
 # Version of the layout of states; other versions cannot be loaded.
 FORMAT = 2
 _FORMAT_KEY = '__format__'
+
+# Names of the leaves that count the steps of evaluations and of meta-training.
+STEPS = ('iteration', 'step')
 
 
 class CheckpointError(ValueError):
@@ -40,9 +44,13 @@ def save(path: str | os.PathLike[str], tree: Any) -> None:
     path: path of the file.
     tree: the tree, see `check`.
   """
-  arrays = {_FORMAT_KEY: np.int32(FORMAT), **_arrays(tree)}
   with files.atomic_writer(path) as file:
-    np.savez(file, **arrays)
+    write(file, tree)
+
+
+def write(file: IO[bytes], tree: Any) -> None:
+  """Writes the leaves of a tree to an open file, see `save`."""
+  np.savez(file, **{_FORMAT_KEY: np.int32(FORMAT), **_arrays(tree)})
 
 
 def check(tree: Any) -> None:
@@ -54,7 +62,12 @@ def check(tree: Any) -> None:
   _arrays(tree)
 
 
-def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
+def load(
+  path: str | os.PathLike[str],
+  like: Any,
+  part: str = '',
+  left_out: Collection[str] = (),
+) -> Any:
   """Loads a tree.
 
   Args:
@@ -62,6 +75,8 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
     like: a tree of the same structure, shapes and dtypes; of arrays or specs.
     part: path of the part of the saved tree to read, e.g. `'learner/params'`;
       empty for all of it.
+    left_out: names of leaves that are not read, and are None in the result.
+      Where all leaves are left out, the file may have others.
 
   Returns:
     The tree. Leaves are on the device, except those that are NumPy arrays,
@@ -91,21 +106,77 @@ def load(path: str | os.PathLike[str], like: Any, part: str = '') -> Any:
       if name.startswith(f'{part}/')
     }
 
-  wanted = _named_leaves(like)
-  missing = sorted({name for name, _ in wanted} - set(arrays))
-  extra = sorted(set(arrays) - {name for name, _ in wanted})
+  wanted = named_leaves(like)
+  kept = [name for name, _ in wanted if name not in left_out]
+  there = [name for name in arrays if not is_below(name, left_out, kept)]
+  check_names(path, there, kept)
+  leaves = [
+    None if name in left_out else restore(arrays[name], leaf, name, path)
+    for name, leaf in wanted
+  ]
+  return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def check_names(
+  path: pathlib.Path, found: Collection[str], wanted: Collection[str]
+) -> None:
+  """Raises a `CheckpointError` if a checkpoint has other leaves than a tree.
+
+  Args:
+    path: path of the checkpoint, for the message.
+    found: names of its leaves.
+    wanted: names of the leaves of the tree.
+  """
+  missing = sorted(set(wanted) - set(found))
+  extra = sorted(set(found) - set(wanted))
   if missing or extra:
     raise CheckpointError(
       f'{path} has another structure: missing '
       f'{fields.shorten(missing[:3], 200)}, not expected '
       f'{fields.shorten(extra[:3], 200)}. Was it made with other settings?'
     )
-  leaves = [_restore(arrays[name], leaf, name, path) for name, leaf in wanted]
-  return jax.tree.unflatten(jax.tree.structure(like), leaves)
+
+
+def is_below(name: str, some: Collection[str], others: Iterable[str]) -> bool:
+  """Returns whether a leaf is in a part of a tree with only some leaves.
+
+  Args:
+    name: name of the leaf, which need not be in the tree.
+    some: names of some leaves of the tree.
+    others: names of all others.
+
+  Returns:
+    Whether the smallest part around it that has leaves has only `some`.
+  """
+  if name in some or not some:
+    return name in some
+  path = name
+  while '/' in path:
+    path = path.rpartition('/')[0]
+    below = f'{path}/'
+    if any(other.startswith(below) for other in others):
+      return False
+    if any(one.startswith(below) for one in some):
+      return True
+  return False
+
+
+def read_step(path: str | os.PathLike[str]) -> int:
+  """Returns how many steps are done in a checkpoint; -1 if that is unknown.
+
+  Args:
+    path: path of a file that `save` wrote.
+  """
+  try:
+    arrays = files.read_npz(path)
+  except files.UnreadableFileError:
+    return -1
+  counters = [arrays[name] for name in STEPS if name in arrays]
+  return int(counters[0]) if counters and not counters[0].shape else -1
 
 
 def _arrays(tree: Any) -> dict[str, Any]:
-  arrays = {name: np.asarray(_raw(leaf)) for name, leaf in _named_leaves(tree)}
+  arrays = {name: np.asarray(_raw(leaf)) for name, leaf in named_leaves(tree)}
   for name, array in arrays.items():
     if array.dtype.hasobject:
       raise CheckpointError(
@@ -115,7 +186,8 @@ def _arrays(tree: Any) -> dict[str, Any]:
   return arrays
 
 
-def _named_leaves(tree: Any) -> list[tuple[str, Any]]:
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+  """Returns the leaves of a tree with their names, which are their paths."""
   named = [
     (jax.tree_util.keystr(key_path, simple=True, separator='/') or 'leaf', leaf)
     for key_path, leaf in jax.tree_util.tree_leaves_with_path(tree)
@@ -134,9 +206,18 @@ def _raw(leaf: Any) -> Any:
   return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
-def _restore(
-  array: np.ndarray, like: Any, name: str, path: pathlib.Path
-) -> Any:
+def restore(array: np.ndarray, like: Any, name: str, path: pathlib.Path) -> Any:
+  """Converts the array of a file to a leaf.
+
+  Args:
+    array: from the file.
+    like: a leaf of the same shape and type, or its specs.
+    name: name of the leaf, for messages.
+    path: path of the file, for messages.
+
+  Returns:
+    The leaf, see `load`.
+  """
   if type(like) in (bool, int, float, str):
     if array.shape or not isinstance(array.item(), type(like)):
       raise CheckpointError(

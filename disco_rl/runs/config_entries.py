@@ -1,4 +1,4 @@
-"""Checks the entries of a run's `config.json`, which may be damaged."""
+"""Reads the entries of a run's `config.json`, which may be damaged."""
 
 from collections.abc import Iterable, Mapping
 import os
@@ -96,3 +96,35 @@ def _check_names(path: Any, name: str, value: Any, command: Any) -> None:
 
 def _damaged(path: Any, what: str) -> run_folder.RunFolderError:
   return run_folder.RunFolderError(f'{path}/config.json is damaged: {what}')
+
+
+def recorded_steps(folder: run_folder.RunFolder) -> int:
+  """Returns the total steps with which a run was last started or resumed."""
+  steps = folder.config['settings'].get('steps')
+  field = fields.Field(int, low=1, high=fields.MAX_COUNT)
+  return fields.check(field, f'steps in {folder.path}/config.json', steps)
+
+
+def request_of_folder(
+  folder: run_folder.RunFolder, names: Iterable[str], is_complete: bool
+) -> dict[str, Any]:
+  """Returns the request that a run was made from.
+
+  Args:
+    folder: folder of the run.
+    names: the entries that every such request has.
+    is_complete: whether the caller has the Python objects that the run needs.
+
+  Returns:
+    The request.
+  """
+  config = folder.config
+  check(folder.path, config)
+  check_request(folder.path, config['request'], names)
+  if not (config['is_by_name'] or is_complete):
+    raise run_folder.RunFolderError(
+      f'{folder.path} was made in Python, from objects that have no name, so '
+      'its folder alone is not enough: to resume it, repeat the call that made '
+      'it, with resume=True'
+    )
+  return dict(config['request'])

@@ -1,6 +1,6 @@
 """Checks that a state is finite, before it is saved and after it is loaded."""
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 import os
 from typing import Any
 
@@ -64,7 +64,8 @@ def find(tree: Any, private: Set[str] = frozenset()) -> str | None:
   """Finds NaN or infinity in a tree.
 
   Args:
-    tree: tree of arrays and numbers, on the host or on devices.
+    tree: tree of arrays and numbers, on the host or on devices. Of arrays over
+      several processes, each checks its part.
     private: names of fields or entries that are not checked, nor anything below
       them.
 
@@ -79,7 +80,7 @@ def find(tree: Any, private: Set[str] = frozenset()) -> str | None:
       is_float = bool(jnp.issubdtype(dtype, np.floating))
     if not is_float or not private.isdisjoint(_names(path)):
       continue
-    if not _is_finite(np.asarray(leaf)):
+    if not all(_is_finite(part) for part in _parts(leaf)):
       return '/'.join(_names(path)) or 'the only array'
   return None
 
@@ -88,6 +89,15 @@ def _names(path: Any) -> list[str]:
   return [
     jax.tree_util.keystr((key,), simple=True, separator='/') for key in path
   ]
+
+
+def _parts(leaf: Any) -> Iterator[np.ndarray]:
+  """Yields the parts of an array that this process has."""
+  if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+    for shard in leaf.addressable_shards:
+      yield np.asarray(shard.data)
+  else:
+    yield np.asarray(leaf)
 
 
 def _is_finite(array: np.ndarray) -> bool:

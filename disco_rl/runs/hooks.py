@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Set
 import os
+import pathlib
 import time
 from typing import Any
 
-from disco_rl.runs import checkpoint
 from disco_rl.runs import console
 from disco_rl.runs import files
 from disco_rl.runs import finite
 from disco_rl.runs import loop
+from disco_rl.runs import states
 
 
 class Periodic:
@@ -125,15 +126,15 @@ class Checkpoint(Periodic):
 
     Args:
       trainable: the trainable whose state is saved.
-      path: path of the checkpoint, which is replaced.
+      path: path of the checkpoint, which is replaced; see `states.py` for
+        that of several processes.
       every: steps between two checkpoints.
       private: names of fields that need not be finite, see `finite.check`.
     """
 
     def save(done: int, state: Any) -> None:
-      del done
       saved = trainable.to_checkpoint(state)
       finite.check(saved, private)
-      checkpoint.save(path, saved)
+      states.save(pathlib.Path(path), done, saved)
 
     super().__init__(every, save)

@@ -80,7 +80,12 @@ class Interrupts:
     for number in SIGNALS:
       if self._may_handle(number):
         self._previous[number] = signal.getsignal(number)
-        signal.signal(number, self._handle)
+    self.install()
+
+  def install(self) -> None:
+    """Installs the handlers again, which other code may have replaced."""
+    for number in self._previous:
+      signal.signal(number, self._handle)
 
   def stop(self) -> None:
     """Restores the previous handlers."""
@@ -169,6 +174,17 @@ def start_command() -> None:
   _command = Interrupts(ends_process=True)
   _command.start()
   signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # See `hold`.
+
+
+def install_again() -> None:
+  """Installs the handlers of a command again; in C++, JAX may replace them."""
+  if _command is not None:
+    _command.install()
+
+
+def is_command() -> bool:
+  """Returns whether this process is a command."""
+  return _command is not None
 
 
 def end_command() -> None:

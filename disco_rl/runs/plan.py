@@ -1,18 +1,18 @@
 """Starts and resumes runs of evaluation and of meta-training."""
 
 import abc
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 import contextlib
 import os
 from typing import Any, ClassVar
 import warnings
 
 import disco_rl
-from disco_rl import fields
 from disco_rl import memory
-from disco_rl.runs import checkpoint
+from disco_rl.processes import runtime
 from disco_rl.runs import config_entries
 from disco_rl.runs import finite
+from disco_rl.runs import hooks as hooks_lib
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
@@ -21,6 +21,8 @@ from disco_rl.runs import progress
 from disco_rl.runs import resuming
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_folder
+from disco_rl.runs import shared_folder
+from disco_rl.runs import states
 
 _NO_REPLAY = (
   'the replay is not part of the checkpoint (--checkpoint-replay never; in '
@@ -224,7 +226,7 @@ class Plan(abc.ABC):
       return self.start(out, show_progress=show_progress)
     if out is None:
       raise ValueError('resume=True needs the folder of the run, out=...')
-    folder = run_folder.RunFolder.reopen(out)
+    folder = shared_folder.reopen(out)
     try:
       run = self.resume(folder, show_progress=show_progress)
     except BaseException:
@@ -254,6 +256,9 @@ class Plan(abc.ABC):
       The run.
     """
     with contextlib.ExitStack() as opened:
+      run_lib.check_same_in_all(self.config, self.fingerprints())
+      if out is not None:
+        shared_folder.check(out)
       trainable = self.make_trainable()
       opened.callback(trainable.close)
       state = trainable.init()
@@ -262,16 +267,16 @@ class Plan(abc.ABC):
         # Before an old run is removed.
         self.prepare(trainable, state, opened)
         interrupts.defer()  # From here on there is something to save.
-        folder = run_folder.RunFolder.create(
-          out, self.config, overwrite, numbered
+        folder = shared_folder.create(
+          *(out, self.config, overwrite, numbered),
+          lambda folder: self.started(folder, state),
         )
         opened.callback(folder.close)
-        try:
-          self.started(folder, state)
-        except BaseException:
-          folder.discard()
-          raise
       return self._run(trainable, state, [], folder, show_progress, opened)
+
+  def fingerprints(self) -> dict[str, str]:
+    """Returns hashes of large arrays that must be the same in all processes."""
+    return {}
 
   def resume(
     self, folder: run_folder.RunFolder, *, show_progress: bool = True
@@ -287,13 +292,14 @@ class Plan(abc.ABC):
     """
     self.check_resumable(folder)
     with contextlib.ExitStack() as opened:
+      run_lib.check_same_in_all(self.config, self.fingerprints())
       trainable = self.make_trainable()
       opened.callback(trainable.close)
       self.check_built(folder, trainable)
-      has_state = folder.state_path.exists()
+      found, is_complete = states.find(folder.state_path), True
       lost: list[str] = []
-      if has_state:
-        saved = checkpoint.load(folder.state_path, trainable.checkpoint_like())
+      if found is not None:
+        saved, is_complete = states.load(found, trainable.checkpoint_like())
         finite.check_loaded(folder.state_path, saved, self.private)
         state = trainable.from_checkpoint(saved)
         lost = self.lost_by_resuming(trainable, saved)
@@ -304,15 +310,15 @@ class Plan(abc.ABC):
       note = resuming.check(
         folder,
         rows,
-        done if has_state else None,
+        done if found else None,
         resuming.Periods(
           unit=self.unit,
-          total=_recorded_steps(folder),
+          total=config_entries.recorded_steps(folder),
           chunk_size=self.settings.get('chunk_size', 1),
           checkpoint_every=self.settings.checkpoint_every,
           seeds=self._seeds(),
         ),
-        shown=0 if has_state else self.shown_checkpoint(folder),
+        shown=0 if found else self.shown_checkpoint(folder),
       )
       notes = [note] * bool(note) + self.missing_results(folder, done) + lost
       if done > self.settings.steps:
@@ -322,6 +328,7 @@ class Plan(abc.ABC):
           'Python: num_iterations or num_updates)'
         )
       self.prepare(trainable, state, opened)  # Before anything is changed.
+      shared_folder.wait_for_readers()
       folder.write_config(self.config)
       rows = folder.cut_table(folder.metrics_path, rows, done)
       self.resumed(folder, done)
@@ -329,6 +336,7 @@ class Plan(abc.ABC):
       run.opened.callback(folder.close)
       if done and self._leaves_out_replay():
         notes.append(_NO_REPLAY)
+      notes += [states.OTHER_PROCESSES] * (not is_complete)
       run.note = '; '.join(notes)
       return run
 
@@ -355,10 +363,14 @@ class Plan(abc.ABC):
   ) -> run_lib.Run:
     """Makes the run, which takes over what was opened for it."""
     total, done = self.settings.steps, trainable.done(state)
-    bar = progress.Progress(total, done, enabled=show_progress)
+    is_shown = show_progress and runtime.is_writer()
+    bar = progress.Progress(total, done, enabled=is_shown)
     hooks: list[loop.Hook] = []
     if folder is not None:
       hooks = self.make_hooks(trainable, rows, folder, bar.close)
+      if not folder.is_writable:
+        # All processes write checkpoints, and one of them everything else.
+        hooks = [x for x in hooks if isinstance(x, hooks_lib.Checkpoint)]
     return run_lib.Run(
       trainable=trainable,
       state=state,
@@ -371,35 +383,3 @@ class Plan(abc.ABC):
       hooks=hooks,
       opened=opened.pop_all(),
     )
-
-
-def _recorded_steps(folder: run_folder.RunFolder) -> int:
-  """Returns the total steps with which a run was last started or resumed."""
-  steps = folder.config['settings'].get('steps')
-  field = fields.Field(int, low=1, high=fields.MAX_COUNT)
-  return fields.check(field, f'steps in {folder.path}/config.json', steps)
-
-
-def request_of_folder(
-  folder: run_folder.RunFolder, names: Iterable[str], is_complete: bool
-) -> dict[str, Any]:
-  """Returns the request that a run was made from.
-
-  Args:
-    folder: folder of the run.
-    names: the entries that every such request has.
-    is_complete: whether the caller has the Python objects that the run needs.
-
-  Returns:
-    The request.
-  """
-  config = folder.config
-  config_entries.check(folder.path, config)
-  config_entries.check_request(folder.path, config['request'], names)
-  if not (config['is_by_name'] or is_complete):
-    raise run_folder.RunFolderError(
-      f'{folder.path} was made in Python, from objects that have no name, so '
-      'its folder alone is not enough: to resume it, repeat the call that made '
-      'it, with resume=True'
-    )
-  return dict(config['request'])

@@ -1,6 +1,6 @@
 """Checks whether a run can be resumed from its checkpoint.
 
-A run is resumed from its state (`state.npz`). Rows of metrics after it are
+A run is resumed from its state (`states.py`). Rows of metrics after it are
 computed again, and rows up to it must be consistent with it:
 
   - The row of a step is written before its checkpoint, and the next row after
@@ -73,7 +73,7 @@ def check(
   due = _last_due(ends, periods.checkpoint_every)
   if done is None:
     return _check_without_state(folder, ends, max(due, shown), periods)
-  where, unit = folder.state_path, periods.unit
+  where, unit = folder.last_state_path, periods.unit
   if not 0 <= done <= periods.total:
     raise run_folder.RunFolderError(
       f'{where} is at {unit} {done}, which is impossible in a run of '

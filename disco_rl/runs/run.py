@@ -1,16 +1,18 @@
 """A run: a trainable with its state, its rows and its folder."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import json
 from typing import Any
 
+from disco_rl.processes import runtime
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
 from disco_rl.runs import progress
 from disco_rl.runs import run_folder
+from disco_rl.runs import sharded_checkpoint
 from disco_rl.runs import sinks
 
 
@@ -52,7 +54,8 @@ class Run:
     """Runs to the end, until `should_stop`, or until Ctrl-C.
 
     Args:
-      should_stop: whether to stop, see `loop.run`.
+      should_stop: whether to stop, see `loop.run`. Several processes stop
+        together, if one of them is to.
 
     Returns:
       The outcome; the state of this object is donated.
@@ -62,20 +65,36 @@ class Run:
         outcome is `INTERRUPTED` instead, see `interrupts.of_run`.
     """
     all_sinks: list[loop.Sink] = [sinks.Rows(self.rows)]
-    if self.folder is not None:
+    if self.folder is not None and self.folder.is_writable:
       all_sinks.append(sinks.Guard(self.folder.check_in_place))
       all_sinks.append(sinks.Csv(self.folder.metrics_path))
     all_sinks.append(sinks.Progress(self.bar, self.describe))
     state, self.state = self.state, None
-    with interrupts.of_run(self.folder is not None) as is_interrupted:
-      return loop.run(
+    with (
+      _together() as is_true_in_any,
+      interrupts.of_run(self.folder is not None) as is_interrupted,
+    ):
+      is_own = False
+
+      def is_any_to_stop() -> bool:
+        nonlocal is_own
+        is_own = is_interrupted() or should_stop()
+        return is_true_in_any(is_own)
+
+      outcome = loop.run(
         self.trainable,
         state,
         self.total,
         sinks=all_sinks,
         hooks=self.hooks,
-        should_stop=lambda: is_interrupted() or should_stop(),
+        should_stop=is_any_to_stop,
       )
+    is_interrupted_elsewhere = (
+      outcome.reason is loop.Reason.INTERRUPTED and not is_own
+    )
+    if is_interrupted_elsewhere and not interrupts.is_command():
+      raise KeyboardInterrupt  # As in the process that received the signal.
+    return outcome
 
   def close(self) -> None:
     """Frees the environments and unlocks the folder."""
@@ -88,6 +107,48 @@ class Run:
     self.close()
 
 
+@contextlib.contextmanager
+def _together() -> Iterator[Callable[[bool], bool]]:
+  """Makes the processes of a run end a block together.
+
+  If one of them fails, it ends the others.
+
+  Yields:
+    A function that returns whether something is true in any process.
+  """
+  group = runtime.current()
+  if group is None:
+    yield bool
+    return
+  try:
+    yield group.any
+    group.gather('the end of the run', None)
+  except BaseException as error:
+    group.fail(error)
+    raise
+
+
+def check_same_in_all(
+  config: Mapping[str, Any], fingerprints: Mapping[str, str]
+) -> None:
+  """Raises an error if several processes would make different runs.
+
+  Args:
+    config: contents of `config.json`.
+    fingerprints: hashes of what else must be the same, by name.
+
+  Raises:
+    DifferenceError: if they differ.
+    CheckpointError: if they could not save checkpoints.
+  """
+  group = runtime.current()
+  if group is None:
+    return
+  sharded_checkpoint.check_installed()
+  first = dict(command=config['command'], env=config['request'].get('env'))
+  group.check_same({**first, **flatten(config), **fingerprints})
+
+
 def check_same_settings(
   recorded: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
@@ -97,7 +158,7 @@ def check_same_settings(
     recorded: the settings in its `config.json`.
     now: the settings that its request resolves to now.
   """
-  before, after = _flatten(recorded), _flatten(now)
+  before, after = flatten(recorded), flatten(now)
   updates = 'agent.optimizer.total_updates'
   if updates in before and not _same(before[updates], after.get(updates)):
     raise ValueError(
@@ -123,11 +184,16 @@ def _same(old: Any, new: Any) -> bool:
   return old == new or json.dumps(old) == json.dumps(new)
 
 
-def _flatten(tree: Any, path: str = '') -> dict[str, Any]:
-  """Returns path to value, for all settings of a tree."""
+def flatten(tree: Any, path: str = '') -> dict[str, Any]:
+  """Returns path to value, for all settings of a tree.
+
+  Args:
+    tree: settings, a mapping with mappings in it.
+    path: prefix of the paths.
+  """
   if not isinstance(tree, Mapping):
     return {path: tree}
   flat: dict[str, Any] = {}
   for name, inner in tree.items():
-    flat |= _flatten(inner, f'{path}.{name}' if path else name)
+    flat |= flatten(inner, f'{path}.{name}' if path else name)
   return flat

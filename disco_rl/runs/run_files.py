@@ -32,6 +32,9 @@ ALL = (
   'state.npz',
 )
 
+# Folders that a run may write, with checkpoints of several processes.
+FOLDERS = ('state.orbax',)
+
 # Files that are only written after a checkpoint.
 AFTER_CHECKPOINT = (
   *('curve.png', 'returns.png', 'rewards.png', 'training.png'),
@@ -74,6 +77,12 @@ def check(folder: pathlib.Path) -> None:
     UnreadableFileError: if something has the name of a file of a run, and is no
       ordinary file. The lock may not be a link, either.
   """
+  for path in find(folder, FOLDERS):
+    if path.is_symlink() or not path.is_dir():
+      raise reading.UnreadableFileError(
+        f'{path} is not a folder, but a run has a folder of that name: rename '
+        'or remove it'
+      )
   for path in find(folder, (LOCK, *ALL)):
     kind = reading.other_kind(path)
     if kind is None and path.name == LOCK and path.is_symlink():

@@ -2,7 +2,8 @@
 
   config.json    the request, and all settings that are resolved from it
   metrics.csv    the table of metrics, see `metrics.py`
-  state.npz      the last checkpoint, see `checkpoint.py`
+  state.npz      the last checkpoint, see `checkpoint.py`; of several processes,
+  state.orbax/   see `sharded_checkpoint.py`
   rule.npz       η, if the rule has parameters
   curve.png      the learning curve
   params_*.npz   the final parameters of the agents, one file per seed
@@ -21,6 +22,7 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 from disco_rl import fields
@@ -28,6 +30,7 @@ from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
 from disco_rl.runs import run_files
+from disco_rl.runs import states
 
 # Version of `config.json` and of the files of a run; others cannot be opened.
 FORMAT = 3
@@ -119,7 +122,7 @@ class RunFolder:
       path: path of the folder. Another process may write to it.
 
     Returns:
-      The folder, to which the caller must not write.
+      The folder. The methods that write change no file of it.
     """
     return cls(pathlib.Path(path), read_config(path), None)
 
@@ -164,8 +167,18 @@ class RunFolder:
 
   @property
   def state_path(self) -> pathlib.Path:
-    """The path of the checkpoint."""
+    """The path of the checkpoint of one process, see `states.py`."""
     return self.path / 'state.npz'
+
+  @property
+  def last_state_path(self) -> pathlib.Path:
+    """The path of the last checkpoint; that of one process if there is none."""
+    return states.find(self.state_path) or self.state_path
+
+  @property
+  def is_writable(self) -> bool:
+    """Whether this process may write to the folder."""
+    return self._lock is not None
 
   @property
   def rule_path(self) -> pathlib.Path:
@@ -188,6 +201,8 @@ class RunFolder:
 
   def remove_params(self) -> None:
     """Removes the final parameters of all agents."""
+    if not self.is_writable:
+      return
     with files.storing(self.path):
       for path in run_files.find(self.path, ('params_*.npz',)):
         path.unlink(missing_ok=True)
@@ -199,6 +214,8 @@ class RunFolder:
   def write_config(self, config: dict[str, Any]) -> None:
     """Replaces `config.json`."""
     self.config = config
+    if not self.is_writable:
+      return
     text = json.dumps(config, indent=2) + '\n'
     with files.atomic_writer(self.path / 'config.json') as file:
       file.write(text.encode())
@@ -221,7 +238,8 @@ class RunFolder:
     """
     kept = [row for row in rows if row['iteration'] <= last_iteration]
     content = metrics.to_csv(kept).encode()
-    if path.exists() and path.read_bytes() != content:
+    is_changed = path.exists() and path.read_bytes() != content
+    if is_changed and self.is_writable:
       with files.atomic_writer(path) as file:
         file.write(content)
     return kept
@@ -236,6 +254,8 @@ class RunFolder:
     """Removes the files of a run, the state last, and no other files."""
     for path in run_files.find(self.path):
       path.unlink(missing_ok=True)
+    for path in run_files.find(self.path, run_files.FOLDERS):
+      shutil.rmtree(path)
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
@@ -282,7 +302,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _check_empty(path: pathlib.Path) -> None:
   """Raises a `RunFolderError` if a folder has files of a run."""
   check_free(path)
-  for found in run_files.find(path):
+  for found in run_files.find(path, (*run_files.ALL, *run_files.FOLDERS)):
     raise RunFolderError(
       f'{path} holds {found.name}, a file of a run: choose another folder, '
       'or remove such files (in the command: --overwrite)'

@@ -132,3 +132,28 @@ def test_a_population_resumes_bit_exact(tmp_path, rule, env_name, num_devices):
   resumed, resumed_metrics = other.run(eta, resumed, 5)
   jax.tree.map(np.testing.assert_array_equal, resumed_metrics, metrics)
   _assert_same(other.to_checkpoint(resumed), population.to_checkpoint(state))
+
+
+def test_parts_are_left_out(tmp_path):
+  path = tmp_path / 'state.npz'
+  saved = {'a': np.zeros(2), 'env': {'x': [np.ones(1), np.ones(1)]}}
+  checkpoint.save(path, saved)
+  like = {'a': np.zeros(2), 'env': {'x': [np.ones(3)], 'y': 'text'}}
+  left_out = ['env/x/0', 'env/y']
+  loaded = checkpoint.load(path, like, left_out=left_out)
+  np.testing.assert_array_equal(loaded['a'], saved['a'])
+  assert loaded['env'] == {'x': [None], 'y': None}
+  with pytest.raises(checkpoint.CheckpointError, match='not expected'):
+    checkpoint.load(path, like, left_out=['env/y'])
+  with pytest.raises(checkpoint.CheckpointError, match='missing'):
+    checkpoint.load(path, {**like, 'b': 1}, left_out=left_out)
+
+
+def test_names_below_a_part():
+  some, others = ['a/b/0', 'a/b/1'], ['a/c', 'd']
+  for name, wanted in (
+    *(('a/b/0', True), ('a/b/2', True), ('a/b/0/x', True)),
+    *(('a/c', False), ('a/x', False), ('x', False), ('d', False)),
+  ):
+    assert checkpoint.is_below(name, some, others) == wanted, name
+  assert not checkpoint.is_below('a/b/0', [], others)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from disco_rl.runs import checkpoint
+from disco_rl.runs import config_entries
 from disco_rl.runs import files
 from disco_rl.runs import hooks
 from disco_rl.runs import loop
@@ -122,8 +123,8 @@ def test_a_run_made_of_objects_is_not_resumed_by_its_name(tmp_path):
   )
   with run_folder.RunFolder.create(tmp_path, config) as folder:
     with pytest.raises(run_folder.RunFolderError, match='was made in Python'):
-      plan_lib.request_of_folder(folder, (), is_complete=False)
-    request = plan_lib.request_of_folder(folder, (), is_complete=True)
+      config_entries.request_of_folder(folder, (), is_complete=False)
+    request = config_entries.request_of_folder(folder, (), is_complete=True)
   assert request == dict(env='catch')
 
 

@@ -215,3 +215,19 @@ def test_environments_of_a_damaged_request(command, request_, message):
 def test_a_damaged_command(command):
   with pytest.raises(run_folder.RunFolderError, match='command must be'):
     config_entries.check('x', dict(command=command))
+
+
+def test_checkpoints_of_several_processes_are_part_of_a_run(tmp_path):
+  sharded = tmp_path / 'x' / 'state.orbax'
+  (sharded / '5').mkdir(parents=True)
+  with pytest.raises(run_folder.RunFolderError, match=r'holds state\.orbax'):
+    run_folder.RunFolder.create(tmp_path / 'x', {'format': 3})
+  with run_folder.RunFolder.create(tmp_path / 'x', {'format': 3}, True):
+    assert not sharded.exists()
+  target = tmp_path / 'other'
+  target.mkdir()
+  sharded.symlink_to(target)
+  for overwrite in (False, True):
+    with pytest.raises(ValueError, match=r'not a folder|already holds'):
+      run_folder.RunFolder.create(tmp_path / 'x', {'format': 3}, overwrite)
+  assert target.exists() and sharded.is_symlink()

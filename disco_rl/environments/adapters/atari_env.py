@@ -22,6 +22,7 @@ from disco_rl import memory
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
+from disco_rl.environments import streams
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
@@ -116,7 +117,8 @@ class AtariEnvironment(base.Environment):
       use_fire_reset=settings.fire_on_reset,
     )
     # The emulator takes seeds of 31 bits.
-    seed = int(settings.random_seed) * batch_size
+    share = streams.own(batch_size)
+    seed = int(settings.random_seed) * share.total + share.first
     self._seed: int | None = seed % fields.MAX_SEED
     self._shape = (settings.size, settings.size, settings.frame_stack)
 

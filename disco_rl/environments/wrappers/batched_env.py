@@ -12,6 +12,7 @@ import numpy as np
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import foreign
+from disco_rl.environments import streams
 from disco_rl.environments.wrappers import single_stream_env
 
 UnusedEnvState = base.UnusedEnvState
@@ -106,15 +107,16 @@ class BatchedSingleStreamEnvironment(StreamBatch):
         'a batch of environments needs a random_seed in env_settings, got '
         f'{sorted(env_settings)}'
       )
+    share = streams.own(batch_size)
     seeds = jax.random.randint(
       jax.random.PRNGKey(env_settings['random_seed']),
-      (batch_size,),
+      (share.total,),
       0,
       np.iinfo(np.int32).max,
     )
     own_settings = [
       config_dict.ConfigDict({**env_settings, 'random_seed': int(seed)})
-      for seed in seeds
+      for seed in share.select(seeds)
     ]
     super().__init__(
       [

@@ -21,6 +21,7 @@ from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import factories
 from disco_rl.environments import foreign
+from disco_rl.environments import streams
 from disco_rl.environments.wrappers import worker_process
 
 # Default time limit for an answer of a worker, in seconds.
@@ -100,7 +101,9 @@ def make(
     )
   sequence = np.random.SeedSequence(settings.random_seed)
   # Some environments need seeds below 2**31.
-  seeds = [int(seed) >> 1 for seed in sequence.generate_state(batch_size)]
+  share = streams.own(batch_size)
+  all_seeds = sequence.generate_state(share.total)
+  seeds = [int(seed) >> 1 for seed in share.select(all_seeds)]
   if not num_workers:
     return make_streams(seeds)
   return WorkerEnvironment(make_streams, seeds, num_workers, name, timeout)

@@ -1,0 +1,169 @@
+"""Makes arrays over many devices, also over those of several processes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def put_whole(tree: Any, shardings: Any) -> Any:
+  """Makes arrays of which all processes have the whole.
+
+  Args:
+    tree: whole arrays, on the host or on devices.
+    shardings: a tree of shardings, a prefix of `tree`.
+
+  Returns:
+    The arrays, sharded.
+  """
+
+  def put(sharding: jax.sharding.Sharding, part: Any) -> Any:
+    return jax.tree.map(lambda x: _from_whole(x, sharding), part)
+
+  return jax.tree.map(put, shardings, tree)
+
+
+def put_parts(tree: Any, shardings: Any) -> Any:
+  """Makes arrays of which every process has its part.
+
+  Args:
+    tree: the parts of this process, on the host or on devices.
+    shardings: a tree of shardings, a prefix of `tree`.
+
+  Returns:
+    The whole arrays, sharded.
+  """
+
+  def put(sharding: jax.sharding.NamedSharding, part: Any) -> Any:
+    local = jax.sharding.NamedSharding(sharding.mesh.local_mesh, sharding.spec)
+    return jax.tree.map(lambda x: _from_part(x, local, sharding), part)
+
+  return jax.tree.map(put, shardings, tree)
+
+
+def add_shardings(tree: Any, shardings: Any) -> Any:
+  """Returns the specs of arrays with their shardings.
+
+  Args:
+    tree: arrays or specs, with whole shapes.
+    shardings: a tree of shardings, a prefix of `tree`.
+  """
+
+  def add(sharding: jax.sharding.Sharding, part: Any) -> Any:
+    return jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), part
+    )
+
+  return jax.tree.map(add, shardings, tree)
+
+
+def describe(what: str, tree: Any) -> dict[str, str]:
+  """Returns words for the types and shapes of arrays.
+
+  Args:
+    what: words for the tree.
+    tree: arrays or specs.
+
+  Returns:
+    The words by name.
+  """
+  return {
+    f'{what}/{jax.tree_util.keystr(path, simple=True, separator="/")}': (
+      f'{x.dtype}{list(x.shape)}'
+    )
+    for path, x in jax.tree_util.tree_leaves_with_path(tree)
+  }
+
+
+def take_row(x: jax.Array, grid: np.ndarray, index: int) -> jax.Array:
+  """Copies one row of an array from the device that has it.
+
+  Args:
+    x: [n, ...], sharded over the rows of the grid.
+    grid: devices of this process, [rows, columns].
+    index: index into axis 0.
+
+  Returns:
+    [...], on the first device of its row.
+  """
+  row, own = divmod(index, x.shape[0] // len(grid))
+  shards = {shard.device: shard for shard in x.addressable_shards}
+  return shards[grid[row, 0]].data[own]
+
+
+def stack_rows(
+  parts: Sequence[jax.Array],
+  sharding: jax.sharding.NamedSharding,
+  axis: int,
+) -> jax.Array:
+  """Stacks arrays, each on the devices of its row of a grid.
+
+  Args:
+    parts: n arrays, [...].
+    sharding: of the result: axis 0 over the rows of a grid of devices of this
+      process, and another axis over its columns.
+    axis: that other axis.
+
+  Returns:
+    [n, ...].
+  """
+  grid = sharding.mesh.devices
+  size = len(parts) // len(grid)
+  shards: list[jax.Array] = []
+  for i, devices in enumerate(grid):
+    row = jnp.stack(parts[i * size : (i + 1) * size])
+    columns = jnp.split(row, len(devices), axis=axis)
+    shards += map(jax.device_put, columns, devices)
+  return jax.make_array_from_single_device_arrays(
+    (len(parts), *parts[0].shape), sharding, shards
+  )
+
+
+def _from_whole(x: Any, sharding: jax.sharding.Sharding) -> jax.Array:
+  """Makes an array over several processes, all of which have the whole of it.
+
+  Args:
+    x: the whole array, on the host or on devices.
+    sharding: how it is sharded.
+
+  Returns:
+    The array.
+  """
+  if isinstance(x, jax.Array) and not x.is_fully_addressable:
+    return jax.device_put(x, sharding)
+  whole = np.asarray(x)
+  return jax.make_array_from_callback(
+    whole.shape, sharding, lambda index: whole[index]
+  )
+
+
+def _from_part(
+  x: Any, local: jax.sharding.Sharding, sharding: jax.sharding.NamedSharding
+) -> jax.Array:
+  """Makes an array over several processes from the part of this one.
+
+  Args:
+    x: the part, on the host or on devices.
+    local: how the part is sharded over the devices of this process.
+    sharding: how the whole is sharded.
+
+  Returns:
+    The whole array.
+  """
+  part = jax.device_put(x, local)
+  shard_shape = part.sharding.shard_shape(part.shape)
+  counts = _shards_by_axis(sharding, part.ndim)
+  shape = tuple(n * size for n, size in zip(counts, shard_shape, strict=True))
+  return jax.make_array_from_single_device_arrays(
+    shape, sharding, [shard.data for shard in part.addressable_shards]
+  )
+
+
+def _shards_by_axis(
+  sharding: jax.sharding.NamedSharding, ndim: int
+) -> list[int]:
+  """Returns the number of shards along each axis of an array."""
+  names = (*sharding.spec, *(None,) * (ndim - len(sharding.spec)))
+  return [1 if name is None else sharding.mesh.shape[name] for name in names]
