@@ -98,6 +98,26 @@ def most_devices(fits: Callable[[int], bool]) -> list[jax.Device]:
   return devices[: max(filter(fits, range(1, len(devices) + 1)))]
 
 
+def acting_device(act_on: str) -> jax.Device | None:
+  """Returns the device on which networks act in environments on the host.
+
+  Args:
+    act_on: the setting, `'devices'` or `'cpu'`.
+
+  Returns:
+    The device; None for the agents' own.
+  """
+  if act_on == 'devices':
+    return None
+  try:
+    return jax.local_devices(backend='cpu')[0]
+  except RuntimeError:
+    raise ValueError(
+      'act_on=cpu needs the CPU as a device of JAX, which the variable '
+      'JAX_PLATFORMS leaves out: add cpu to it'
+    ) from None
+
+
 def simulate_cpu_devices(number: int) -> None:
   """Makes JAX simulate several devices on CPU, unless the user chose a number.
 

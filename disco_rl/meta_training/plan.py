@@ -168,7 +168,7 @@ class Plan(plan_lib.Plan):
       meta_optimizer=objects.meta_optimizer,
       env_seed=settings.seed,
       overlap_acting=settings.overlap_acting,
-      acting_device=_acting_device(settings.act_on),
+      acting_device=device_choice.acting_device(settings.act_on),
     )
 
   def make_trainable(self) -> training.Training:
@@ -387,19 +387,6 @@ def plan_of_folder(
       settings=folder.config['rule_settings'],
     )
   return Plan(request, rule, objects)
-
-
-def _acting_device(act_on: str) -> jax.Device | None:
-  """Returns the device of the setting `act_on`; None for the agents' own."""
-  if act_on == 'devices':
-    return None
-  try:
-    return jax.local_devices(backend='cpu')[0]
-  except RuntimeError:
-    raise ValueError(
-      'act_on=cpu needs the CPU as a device of JAX, which the variable '
-      'JAX_PLATFORMS leaves out: add cpu to it'
-    ) from None
 
 
 def _draw(rows: list[metrics.Row], folder: run_folder.RunFolder) -> None:

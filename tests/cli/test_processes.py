@@ -230,6 +230,15 @@ def test_devices_that_do_not_divide_are_refused(tmp_path):
 
 
 @pytest.mark.slow
+def test_meta_training_on_the_host_needs_one_process(tmp_path):
+  out = tmp_path / 'x'
+  arguments = [x for x in _META if 'catch' not in x]
+  arguments += ['--env=catch_numpy', '--devices=2', f'--out={out}']
+  results = processes.wait(processes.start('meta-train', *arguments))
+  _check_refused(results, out, 'needs environments in JAX', 'catch_numpy')
+
+
+@pytest.mark.slow
 def test_an_error_in_one_process_ends_the_others(tmp_path):
   out, name = tmp_path / 'x', 'dm:tests.support.broken:BrokenDm'
   _, arguments, _ = KINDS['host']

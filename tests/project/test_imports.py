@@ -98,15 +98,14 @@ def test_the_check_can_fail():
     assert not list(_violations(module, source)), source
 
 
-def test_devices_are_known_to_one_small_module():
-  source = MODULES['parallel'].read_text(encoding='utf-8')
-  assert set(_imported_modules(source)) <= {
-    'compat',
-    'types',
-    'processes.arrays',
-    'processes.group',
-    'processes.runtime',
-  }
+def test_devices_are_known_to_small_modules():
+  processes = {'processes.arrays', 'processes.group', 'processes.runtime'}
+  for name, known in (
+    ('parallel', {'compat', 'types', 'device_choice', *processes}),
+    ('device_choice', {'processes.runtime'}),
+  ):
+    source = MODULES[name].read_text(encoding='utf-8')
+    assert set(_imported_modules(source)) <= known
 
 
 def test_exceptions_are_needed():
