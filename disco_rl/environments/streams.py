@@ -10,6 +10,12 @@ import contextvars
 import dataclasses
 from typing import Any
 
+import chex
+import distrax
+import jax.numpy as jnp
+
+from disco_rl import types
+
 # Between the seeds of the processes, for environments without a seed by stream.
 _SEEDS_OF_A_PROCESS = 1_000_003
 
@@ -57,6 +63,20 @@ class Share:
       [size, ...].
     """
     return of_streams[self.first : self.first + self.size]
+
+  def sample(self, rng: chex.PRNGKey, logits: types.Array) -> types.Array:
+    """Samples the actions that one process with all streams samples here.
+
+    Args:
+      rng: key.
+      logits: [size, A], of these streams.
+
+    Returns:
+      [size].
+    """
+    whole = jnp.zeros((self.total, *logits.shape[1:]), logits.dtype)
+    whole = whole.at[self.first : self.first + self.size].set(logits)
+    return self.select(distrax.Softmax(whole).sample(seed=rng))
 
 
 _share: contextvars.ContextVar[Share | None] = contextvars.ContextVar(

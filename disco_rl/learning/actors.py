@@ -14,7 +14,6 @@ import copy
 from typing import Any, NamedTuple, Protocol
 
 import chex
-import distrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -363,29 +362,13 @@ class HostActor(_Actor):
     """Acts once, and writes step `t` of the rollout in place."""
     acted, net_state = self._act(params, rng, timestep, net_state)
     if self._share is not None:
-      acted = acted.replace(actions=self._sample(rng, acted.logits))
+      acted = acted.replace(actions=self._share.sample(rng, acted.logits))
     collected = jax.tree.map(
       lambda steps, x: steps.at[t].set(x),
       collected,
       types.ActorRollout.from_timestep(acted.replace(states=None)),
     )
     return collected, acted.actions, net_state
-
-  def _sample(self, rng: chex.PRNGKey, logits: types.Array) -> types.Array:
-    """Samples the actions that one process with all streams samples here.
-
-    Args:
-      rng: key.
-      logits: [B, A], of the streams of this process.
-
-    Returns:
-      [B].
-    """
-    share = self._share
-    assert share is not None
-    whole = jnp.zeros((share.total, *logits.shape[1:]), logits.dtype)
-    whole = whole.at[share.first : share.first + share.size].set(logits)
-    return share.select(distrax.Softmax(whole).sample(seed=rng))
 
 
 def _layout(snapshot: Any) -> list[Any]:
