@@ -246,6 +246,7 @@ def test_evaluations_that_do_not_fit_are_refused_first(
   monkeypatch.setattr(memory, 'available', lambda: free)
   message = 'an evaluation of the rule in catch, whose settings begin with eval'
   state = SimpleNamespace(eta={'a': np.ones(1)})
+  trainable = SimpleNamespace(snapshots=lambda state: ())
   with pytest.raises(ValueError, match=message) as error:
-    plan.prepare(None, state, contextlib.ExitStack())
+    plan.prepare(trainable, state, contextlib.ExitStack())
   assert re.search(rf'needs .* \({part}', str(error.value)), error.value
