@@ -6,7 +6,6 @@ steps (all inputs of a sequence) or once for many inputs (all actions from one
 state). Parameter names, shapes and initial values are those of `hk.LSTM`.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import haiku as hk
@@ -99,7 +98,9 @@ def unroll(
   """
   gates_x: jax.Array = jnp.asarray(xs) @ weights.w_x  # [T, B, 4H]
   zeros = jnp.zeros_like(gates_x[0, :, : weights.w_h.shape[0]])
-  hidden, cells = _recurrence(
+  # JAX 0.5 cannot transpose loops in a derivative of one's own.
+  is_old = jax.__version_info__ < (0, 10)
+  hidden, cells = (_plain_recurrence if is_old else _recurrence)(
     gates_x,
     weights.w_h,
     weights.b,
@@ -111,8 +112,7 @@ def unroll(
   return hidden, hk.LSTMState(hidden=hidden[last], cell=cells[last])
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(5,))
-def _recurrence(
+def _plain_recurrence(
   gates_x: jax.Array,
   w_h: jax.Array,
   b: jax.Array,
@@ -137,6 +137,9 @@ def _recurrence(
   return outs.hidden, outs.cell
 
 
+_recurrence = jax.custom_jvp(_plain_recurrence, nondiff_argnums=(5,))
+
+
 class _Unrolled(NamedTuple):
   """What the steps of an LSTM compute."""
 
@@ -153,7 +156,7 @@ def _unroll_gates(
   state: hk.LSTMState,
   reverse: bool,
 ) -> _Unrolled:
-  """Runs an LSTM over a sequence; arguments as in `_recurrence`."""
+  """Runs an LSTM over a sequence; arguments as in `_plain_recurrence`."""
 
   def step(
     state: hk.LSTMState, inputs: tuple[jax.Array, jax.Array]

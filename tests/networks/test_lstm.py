@@ -88,6 +88,9 @@ def test_forward_mode_and_second_derivatives(reverse):
   chex.assert_trees_all_close(ours, plain, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.skipif(
+  jax.__version_info__ < (0, 10), reason='derivatives are those of JAX then'
+)
 def test_the_gradient_of_the_weights_is_one_product_for_all_steps():
   arrays, resets = problem()
   loss = loss_of(lstm.unroll, resets, reverse=True)
