@@ -25,8 +25,6 @@ from benchmarks import sizes
 from benchmarks import table
 from benchmarks import units
 from disco_rl import parallel
-from disco_rl.config import batching as batching_lib
-from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import registry
 from disco_rl.meta_training import trainer as trainer_lib
 
@@ -64,15 +62,7 @@ def benchmark(
   """
   if not any(map(registry.is_on_host, names)):
     raise ValueError(f'none of {", ".join(names)} is on the host')
-  config = config_lib.Config(
-    batching=batching_lib.Batching(
-      batch_size=num_envs,
-      rollout_length=num_steps,
-      num_envs=num_envs,
-      fresh_in_batch=True,
-    ),
-    num_inner_updates=num_inner_updates,
-  )
+  config = meta_update.config(num_inner_updates, num_envs, num_steps)
   groups = [
     trainer_lib.Group(
       registry.environment_fn(name, **_settings(name, num_workers)),
