@@ -16,21 +16,19 @@ cores includes threads that help with an operation, which a profile does not
 show.
 
   python -m benchmarks.account --actions 3 18 --json account.json
+  python -m benchmarks.account --actions 3 --ways naive client summary
   python -m benchmarks.account --actions 3 --meta-updates published small
 """
 
 import argparse
 from collections.abc import Iterable
-import pathlib
 import re
-import tempfile
 import time
 from typing import Any
 
-import jax
-
 from benchmarks import learner_programs
 from benchmarks import meta_update
+from benchmarks import profiles
 from benchmarks import sizes
 from benchmarks import table
 from benchmarks import units
@@ -39,9 +37,6 @@ from benchmarks import units
 MEASURED_UPDATES = {'published': (2, 2, 32), 'small': (8, 4, 16)}
 
 PARTS = ('products', 'element-wise', 'copies', 'between')
-
-# An operation: its name, start and end.
-_Event = tuple[str, float, float]
 
 _PRODUCTS = re.compile(r'(wrapped_)?dot|ynn|onednn')
 _COPIES = re.compile(
@@ -64,11 +59,13 @@ def part_of(name: str) -> str:
   return 'element-wise'
 
 
-def times_of_parts(threads: Iterable[Iterable[_Event]]) -> dict[str, float]:
+def times_of_parts(
+  threads: Iterable[Iterable[tuple[str, float, float]]],
+) -> dict[str, float]:
   """Divides time among the operations that are running.
 
   Args:
-    threads: for each thread, its operations.
+    threads: for each thread, its operations: their name, start and end.
 
   Returns:
     Time by part, without `'between'`, in the unit of the events.
@@ -109,25 +106,19 @@ def account(
     number of operations.
   """
   timing = units.alternate({name: program.measure}, num_calls, 2)[name]
-  with tempfile.TemporaryDirectory() as folder:
-    with jax.profiler.trace(folder):
-      busy = time.process_time()
-      seconds = sum(program.measure() for _ in range(num_calls))
-      busy = time.process_time() - busy
-    (path,) = pathlib.Path(folder).rglob('*.xplane.pb')
-    profile = jax.profiler.ProfileData.from_file(str(path))
-  lines = [
-    [(e.name, e.start_ns, e.start_ns + e.duration_ns) for e in line.events]
-    for plane in profile.planes
-    for line in plane.lines
-    if line.name.startswith('tf_XLA')  # Others are of Python.
-  ]
-  times = times_of_parts(lines)
+
+  def measure() -> tuple[float, float]:
+    busy = time.process_time()
+    seconds = sum(program.measure() for _ in range(num_calls))
+    return seconds, time.process_time() - busy
+
+  (seconds, busy), threads = profiles.record(measure, 'tf_XLA')
+  times = times_of_parts(threads)
   parts = {k: 1e-6 * x / num_calls for k, x in times.items()}
   total = 1e3 * seconds / num_calls
   parts['between'] = total - sum(parts.values())
   num_operations = sum(
-    not _CONTAINERS.match(name) for events in lines for name, *_ in events
+    not _CONTAINERS.match(name) for events in threads for name, *_ in events
   )
   return {
     'program': name,
@@ -140,13 +131,16 @@ def account(
   }
 
 
-def learner_step(num_actions: int, size: str, num_calls: int) -> dict[str, Any]:
-  """Profiles learner steps of an agent.
+def learner_step(
+  num_actions: int, size: str, num_calls: int, way: str = 'summary'
+) -> dict[str, Any]:
+  """Profiles learner steps.
 
   Args:
     num_actions: A.
     size: one of `sizes.NAMES`.
     num_calls: how many steps to profile.
+    way: one of `learner_programs.WAYS`; the default is that of agents.
 
   Returns:
     See `account`.
@@ -154,8 +148,8 @@ def learner_step(num_actions: int, size: str, num_calls: int) -> dict[str, Any]:
   problem = learner_programs.Problem(
     sizes.agent_settings(size), num_actions, num_steps=29, batch_size=64
   )
-  program = learner_programs.Program('summary', problem)
-  name = f'learner step, {num_actions} actions'
+  program = learner_programs.Program(way, problem)
+  name = f'learner step ({way}), {num_actions} actions'
   return account(name, program, problem.gflop, num_calls)
 
 
@@ -185,6 +179,13 @@ def main() -> None:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('--actions', type=int, nargs='*', default=[3, 18])
+  parser.add_argument(
+    '--ways',
+    nargs='+',
+    choices=learner_programs.WAYS,
+    default=['summary'],
+    help='of learner steps',
+  )
   parser.add_argument('--size', choices=sizes.NAMES, default='published')
   parser.add_argument(
     '--meta-updates', nargs='*', choices=sizes.NAMES, default=[]
@@ -197,8 +198,9 @@ def main() -> None:
   if not arguments.actions and not arguments.meta_updates:
     parser.error('nothing to do without --actions and --meta-updates')
   rows = [
-    learner_step(number, arguments.size, arguments.calls)
+    learner_step(number, arguments.size, arguments.calls, way)
     for number in arguments.actions
+    for way in arguments.ways
   ]
   rows += [meta_updates(x, arguments.calls) for x in arguments.meta_updates]
   table.report(rows, arguments.json)

@@ -102,14 +102,14 @@ class Program:
     return time.perf_counter() - begin
 
 
-def trainer_program(
+def trainer(
   settings: Any,
   num_agents: int,
   config: config_lib.Config,
   num_devices: int = 1,
   num_lane_shards: int = 1,
-) -> Program:
-  """Compiles the meta-update of the library, with acting, on Catch.
+) -> tuple[trainer_lib.Trainer, Any, jax.Array]:
+  """Makes a trainer of the library, on Catch, and the inputs of its update.
 
   Args:
     settings: see `agent_settings`.
@@ -117,6 +117,9 @@ def trainer_program(
     config: see `config`.
     num_devices: number of devices.
     num_lane_shards: over how many of them the agents are sharded.
+
+  Returns:
+    The trainer, a state, and a key.
   """
   group = trainer_lib.Group(
     registry.environment_fn('catch', rows=5, columns=5), settings, num_agents
@@ -124,10 +127,17 @@ def trainer_program(
   placement = parallel.Placement(
     jax.devices()[:num_devices], num_lane_shards=num_lane_shards
   )
-  trainer = trainer_lib.Trainer([group], config, placement=placement)
+  made = trainer_lib.Trainer([group], config, placement=placement)
   rng = jax.random.PRNGKey(0)
-  state = trainer.init(rng, trainer.init_params(rng))
-  return Program(trainer.trace, state, rng)
+  return made, made.init(rng, made.init_params(rng)), rng
+
+
+def trainer_program(
+  settings: Any, num_agents: int, config: config_lib.Config, *shards: int
+) -> Program:
+  """Compiles the meta-update of the library, with acting; see `trainer`."""
+  made, state, rng = trainer(settings, num_agents, config, *shards)
+  return Program(made.trace, state, rng)
 
 
 def _naive_program(

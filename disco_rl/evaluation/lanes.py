@@ -7,6 +7,7 @@ methods, which `population.Population` calls.
 """
 
 from collections.abc import Callable, Sequence
+import functools
 from typing import Any
 
 import chex
@@ -15,7 +16,6 @@ import numpy as np
 
 from disco_rl import parallel
 from disco_rl import types
-from disco_rl import utils
 from disco_rl.config import batching as batching_lib
 from disco_rl.environments import base
 from disco_rl.environments import callbacks
@@ -172,19 +172,17 @@ class HostLanes:
     self, eta: types.MetaParams, state: Any, num_iterations: int
   ) -> tuple[agent_loop.LoopState, dict[str, np.ndarray]]:
     """Runs some iterations, see `population.Population.run`."""
-    keys = _split_keys(state.rng)
+    keys = self._split_keys(state.rng)
     done = int(state.iteration)
-    own_params = self._placement.own
     actor_states, rollouts = self._act(
-      own_params(state.learner.params), state.actor, keys.act, done + 1
+      self._params_by_agent(state), state.actor, keys.act, done + 1
     )
     all_metrics = []
     for i in range(num_iterations):
       is_last = i == num_iterations - 1
       params = None
       if self._overlap_acting and not is_last:
-        # Copied, since the state is donated.
-        params = utils.copy_tree(own_params(state.learner.params))
+        params = self._params_by_agent(state)
       # The environments stay on the host.
       state, metrics = self._learn(
         eta,
@@ -197,9 +195,9 @@ class HostLanes:
       if not is_last:
         # Dispatch is asynchronous: with old parameters, acting overlaps with
         # the learner step.
-        keys = _split_keys(keys.carry)
+        keys = self._split_keys(keys.carry)
         actor_states, rollouts = self._act(
-          own_params(state.learner.params) if params is None else params,
+          self._params_by_agent(state) if params is None else params,
           actor_states,
           keys.act,
           done + i + 2,
@@ -225,9 +223,30 @@ class HostLanes:
     """Closes all environments."""
     self._host.close()
 
+  def _split_keys(self, rng: types.Array) -> agent_loop.Keys:
+    """Splits the keys of all agents, for the host.
+
+    Args:
+      rng: [K, ...].
+
+    Returns:
+      Keys [K, ...]; those of `act` for all steps, [K, T+1, ...].
+    """
+    return agent_loop.Keys(
+      *jax.device_get(_split_keys(rng, self._batching.rollout_length))
+    )
+
+  def _params_by_agent(
+    self, state: agent_loop.LoopState
+  ) -> list[types.AgentParams]:
+    """Copies every agent's parameters, since the state will be donated."""
+    return _unstack(
+      self._placement.own(state.learner.params), len(self._host.seeds)
+    )
+
   def _act(
     self,
-    params: types.AgentParams,
+    params: Sequence[types.AgentParams],
     states: Any,
     keys: np.ndarray,
     iteration: int,
@@ -235,10 +254,8 @@ class HostLanes:
     """Acts for one rollout of every agent, with leaves [T+1, B, ...]."""
     new_states, rollouts = [], []
     for k, actor in enumerate(self._host.actors):
-      own = jax.tree.map(lambda x, k=k: x[k], params)
-      step_keys = jax.random.split(keys[k], self._batching.rollout_length)
       try:
-        state, rollout = actor.unroll(own, states[k], step_keys)
+        state, rollout = actor.unroll(params[k], states[k], keys[k])
       except timesteps.NonFiniteError as error:
         place = f'iteration {iteration}, seed {self._host.seeds[k]}'
         raise error.at(place) from None
@@ -252,6 +269,15 @@ class HostLanes:
 Lanes = DeviceLanes | HostLanes
 
 
-def _split_keys(rng: types.Array) -> agent_loop.Keys:
-  """Splits the keys of all agents, [K, ...], on the host."""
-  return jax.tree.map(np.asarray, jax.vmap(agent_loop.Keys.split)(rng))
+@functools.partial(jax.jit, static_argnums=1)
+def _split_keys(rng: types.Array, num_steps: int) -> agent_loop.Keys:
+  """Splits keys [K, ...]; those of `act` into one per step."""
+  keys = jax.vmap(agent_loop.Keys.split)(rng)
+  step_keys = jax.vmap(lambda key: jax.random.split(key, num_steps))(keys.act)
+  return keys._replace(act=step_keys)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _unstack(tree: Any, number: int) -> list[Any]:
+  """Divides leaves [K, ...] into K trees, in one program."""
+  return [jax.tree.map(lambda x, k=k: x[k], tree) for k in range(number)]

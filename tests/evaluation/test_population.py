@@ -13,7 +13,6 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.environments import base
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
-from disco_rl.evaluation import lanes
 from disco_rl.evaluation import population as population_lib
 from disco_rl.learning import learner_step
 from disco_rl.learning import replay
@@ -248,11 +247,12 @@ def test_overlapped_acting_lags_one_update():
   state, metrics = population.run(eta, population.init(), 4)
   other, _ = small.make_population(env_name='catch_numpy', num_envs=8)
   wanted = other.init()
-  old_params = wanted.learner.params
+  own_lanes = other._lanes
+  old_params = own_lanes._params_by_agent(wanted)
   for i in range(4):
-    params = jax.tree.map(jnp.copy, wanted.learner.params)
-    keys = lanes._split_keys(wanted.rng)
-    actor_states, rollouts = other._lanes._act(
+    params = own_lanes._params_by_agent(wanted)
+    keys = own_lanes._split_keys(wanted.rng)
+    actor_states, rollouts = own_lanes._act(
       old_params, wanted.actor, keys.act, i + 1
     )
     wanted, log = other._learn(

@@ -1,8 +1,11 @@
-"""The account of a program's time."""
+"""The accounts of a program's time, and of its compilation."""
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from benchmarks import account
+from benchmarks import compile_account
 
 
 def test_time_is_divided_among_running_operations():
@@ -45,3 +48,35 @@ def test_the_parts_sum_to_the_whole(program, monkeypatch):
   assert row['products'] > 0 and row['element-wise'] > 0
   assert 0 < row['limit_ms'] < row['call_ms']
   assert row['operations'] > 100
+
+
+def test_the_stages_of_a_compilation_are_told_apart():
+  events = [
+    ('PjRtCpuClient::Compile', 0.0, 100.0),
+    ('fusion', 1.0, 20.0),
+    ('CpuCompiler::CompileCpuExecutable#module=x#', 22.0, 95.0),
+    ('ThunkEmitter::EmitEntryComputation', 25.0, 40.0),
+    ('ThunkEmitter::ConsumeKernels', 40.0, 50.0),
+    ('JitCompiler::Compile', 52.0, 90.0),
+  ]
+  assert compile_account.stages_of_xla(events) == {
+    'passes': 27.0,
+    'kernels': 25.0,
+    'llvm': 38.0,
+    'other': 10.0,
+  }
+  with pytest.raises(ValueError, match='JitCompiler::Compile'):
+    compile_account.stages_of_xla(events[:-1])
+
+
+@pytest.mark.skipif(
+  jax.__version_info__[:2] not in ((0, 10), (0, 11)),
+  reason='other versions of XLA name the stages of its compiler differently',
+)
+def test_the_stages_of_a_compilation_sum_to_the_whole():
+  program = jax.jit(lambda x: jnp.tanh(x @ x).sum() + jnp.exp(x))
+  row = compile_account.compile_account('a', program, jnp.ones((64, 64)))
+  stages = [row[stage] for stage in compile_account.STAGES]
+  assert sum(stages) == pytest.approx(row['total'])
+  assert min(stages) >= 0 and row['llvm'] > 0
+  assert 0 < row['fusions'] < row['operations']
