@@ -9,7 +9,7 @@ OLDEST := .venv-oldest
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 INSTALL := -m pip install --quiet
 
-.PHONY: eval test test-slow test-oldest bench bench-growth lint clean
+.PHONY: eval test test-slow test-oldest bench bench-growth lint release clean
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
@@ -38,6 +38,10 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Builds dist/, checks it, and trains an agent with the wheel elsewhere.
+release:
+	.ci/release $(PYTHON)
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \

@@ -9,8 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCUMENTS = sorted(
-  [ROOT / 'README.md', ROOT / 'ARCHITECTURE.md', ROOT / 'weights/README.md']
-  + list((ROOT / 'docs').glob('*.md')),
+  [*ROOT.glob('*.md'), ROOT / 'weights/README.md', *ROOT.glob('docs/*.md')],
   key=str,
 )
 # Tested, with its numbers, in tests/meta_training/test_own_rule.py.
