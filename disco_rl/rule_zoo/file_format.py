@@ -31,7 +31,9 @@ from disco_rl.runs import reading
 
 RuleFileError = store.RuleFileError
 
-_MAX_COMMENT_BYTES = (1 << 16) - 1  # The zip format's own limit.
+# The zip format's own limits.
+_MAX_COMMENT_BYTES = (1 << 16) - 1
+_MAX_KEY_BYTES = _MAX_COMMENT_BYTES - len('.npy')
 
 
 def load(
@@ -305,6 +307,19 @@ def _as_float32(key: str, value: Any, where: str) -> np.ndarray:
   return value
 
 
+def _check_key(key: str, where: str) -> None:
+  """Raises an error if a zip archive cannot hold a file of this name."""
+  try:
+    size = len(key.encode())
+  except UnicodeEncodeError:
+    size = -1
+  if not 0 <= size <= _MAX_KEY_BYTES or '\0' in key:
+    raise RuleFileError(
+      f'{where}: {key!r:.60} cannot be the name of an array: names have up to '
+      f'{_MAX_KEY_BYTES} bytes in UTF-8 and no null character'
+    )
+
+
 def _flatten(params: types.MetaParams, where: str) -> dict[str, Any]:
   """Returns parameters by their keys in a file: `module/name`, or a name."""
   if not isinstance(params, Mapping):
@@ -332,6 +347,7 @@ def _flatten(params: types.MetaParams, where: str) -> dict[str, Any]:
         raise RuleFileError(
           f'{where}: {key!r:.60} is not a text, or there are two of it'
         )
+      _check_key(key, where)
     flat |= own
   deep = [key for key, value in flat.items() if isinstance(value, Mapping)]
   if deep:

@@ -68,6 +68,9 @@ def test_saving_replaces_the_whole_file_or_nothing(saved, monkeypatch):
     ({'a': {'w': jnp.array([1])}}, None, 'a/w is of dtype int32'),
     (PARAMS, {'when': object()}, 'metadata: .*not JSON serializable'),
     (PARAMS, {'text': 'x' * 70_000}, 'metadata takes 70012 bytes'),
+    ({'m' * 70_000: {'w': jnp.ones(1)}}, None, 'names have up to 65531 bytes'),
+    ({'a\0': {'w': jnp.ones(1)}}, None, 'no null character'),
+    ({'a\ud800': {'w': jnp.ones(1)}}, None, 'cannot be the name'),
   ],
 )
 def test_bad_parameters_are_not_saved(tmp_path, params, metadata, message):
