@@ -1,8 +1,8 @@
 """The memory of each device, compared with that of compiled programs.
 
 What is kept between programs is known exactly. Temporaries are estimated from
-the traced program, of which XLA stores more: with 64 hidden units and more, at
-most four times as much, with networks of the published size about twice.
+the traced program, which is a lower bound: XLA stores up to six times as much
+for small networks, and up to four times for those of the published size.
 """
 
 import jax
@@ -19,10 +19,11 @@ from tests.support import small
 from tests.support import small_meta
 
 STATE_ERROR = 0.01
-STEP_RATIOS = (0.7, 4.0)
+STEP_RATIOS = (0.7, 6.0)
+PUBLISHED_STEP_RATIOS = (0.7, 4.0)
 
 
-def _check(found, step, traced, others):
+def _check(found, step, traced, others, step_ratios=STEP_RATIOS):
   """Compares with the program's own numbers, which are those of one device.
 
   Args:
@@ -30,12 +31,13 @@ def _check(found, step, traced, others):
     step: name of the part that is inside the program.
     traced: the program.
     others: bytes of its further arguments.
+    step_ratios: bounds on its temporaries, relative to their estimate.
   """
   analysis = traced.lower().compile().memory_analysis()
   state = sum(found.values()) - found[step]
   arguments = analysis.argument_size_in_bytes - others
   assert abs(arguments / state - 1) < STATE_ERROR
-  low, high = STEP_RATIOS
+  low, high = step_ratios
   assert low < analysis.temp_size_in_bytes / found[step] < high
 
 
@@ -135,4 +137,10 @@ def test_the_published_agent(num_devices):
   )[0]
   found = population.memory_per_device(eta, 2)
   spec = jax.eval_shape(population._init, population._keys(), None)
-  _check(found, 'a step', population._run.trace(eta, spec, 2), _bytes(eta))
+  _check(
+    found,
+    'a step',
+    population._run.trace(eta, spec, 2),
+    _bytes(eta),
+    PUBLISHED_STEP_RATIOS,
+  )
