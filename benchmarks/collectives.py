@@ -4,10 +4,13 @@ from collections.abc import Iterator
 import functools
 import math
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+
+from benchmarks import arithmetic
+from disco_rl import memory
 
 # With the names that they have if they are asynchronous.
 _KINDS = {
@@ -22,6 +25,8 @@ _KINDS = {
   )
   for suffix in ('', '-start')
 }
+# Names of a sum in the versions of JAX.
+_SUMS = ('psum', 'psum2', 'psum_invariant')
 _COMPUTATION = re.compile(r'(?:ENTRY )?%?([\w.\-]+) \(.*\{$')
 _NAME = re.compile(r'\s+(?:ROOT )?%?([\w.\-]+) = ')
 _OPERATION = re.compile(r'\s*([a-z][\w\-]*)\(([^)]*)\)')
@@ -94,6 +99,35 @@ def count_in_text(text: str) -> Traffic:
     return total
 
   return of_computation(entry)
+
+
+def count_in_trace(traced: jax.stages.Traced, axis: str) -> Traffic:
+  """Counts the sums over an axis of devices in a traced program.
+
+  Args:
+    traced: from the method `trace` of a `jax.jit` function.
+    axis: name of the axis.
+
+  Returns:
+    Their number, and the bytes of one device's operands; those in a loop as
+    often as it runs, of branches those with the most bytes.
+  """
+  return _of_jaxpr(traced.jaxpr.jaxpr, axis)
+
+
+def _of_jaxpr(jaxpr: Any, axis: str) -> Traffic:
+  total = _NONE
+  for eqn in jaxpr.eqns:
+    if eqn.primitive.name in _SUMS and axis in eqn.params['axes']:
+      total += Traffic(1, memory.of_arrays([x.aval for x in eqn.invars]))
+      continue
+    inner = [_of_jaxpr(own, axis) for own in arithmetic.inner_jaxprs(eqn)]
+    if eqn.primitive.name == 'cond':
+      total += max(inner, key=lambda x: x.num_bytes)
+    else:
+      times = eqn.params['length'] if eqn.primitive.name == 'scan' else 1
+      total += sum(inner, _NONE) * times
+  return total
 
 
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:

@@ -1,5 +1,6 @@
 """Every benchmark runs, and measures what it says."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -21,12 +22,14 @@ from benchmarks import learner_step
 from benchmarks import long_run
 from benchmarks import meta_update
 from benchmarks import mixed_population
+from benchmarks import paper_scale
 from benchmarks import sections
 from benchmarks import sizes
 from benchmarks import start
 from benchmarks import table
 from benchmarks import training_iteration
 from benchmarks import units
+from disco_rl.networks import convolution
 
 
 def _check_row(row):
@@ -148,6 +151,26 @@ def test_products_of_loops_branches_and_calls_are_counted():
 
   gflop = arithmetic.products(function.trace(x, y))
   np.testing.assert_allclose(gflop, 1e-9 * (5 + 1 + 1) * 2 * 2 * 3 * 4)
+
+
+def test_convolutions_are_counted_as_products():
+  x, w = jnp.ones((2, 5, 4, 3)), jnp.ones((3, 3, 3, 6))
+
+  def loss(convolve, x, w):
+    return jnp.sum(jnp.square(convolve(x, w)))
+
+  for convolve in (
+    convolution.convolve_by_product,
+    lambda x, w: jax.lax.conv_general_dilated(
+      x, w, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
+    ),
+  ):
+    function = functools.partial(loss, convolve)
+    once = 1e-9 * 2 * (2 * 5 * 4) * (9 * 3 * 6)
+    traced = jax.jit(function).trace(x, w)
+    np.testing.assert_allclose(arithmetic.products(traced), once)
+    traced = jax.jit(jax.grad(function, (0, 1))).trace(x, w)
+    np.testing.assert_allclose(arithmetic.products(traced), 3 * once)
 
 
 def test_the_products_of_a_traced_learner_step_are_those_of_its_layers():
@@ -366,3 +389,66 @@ def test_environments():
   )
   assert [row['overlap'] for row in rows] == [False, True]
   assert all(row['iterations_per_second'] > 0 for row in rows)
+
+
+@pytest.fixture(scope='module')
+def tiny_work():
+  """What an agent needs whose sizes only show that everything is counted."""
+  given = paper_scale.Sizes(
+    num_agents=6,
+    num_inner_updates=2,
+    batch_size=4,
+    rollout_length=3,
+    num_fresh=2,
+    replay_capacity=8,
+    num_actions=3,
+    observation=(6, 6, 1),
+    network='mlp',
+    precision='float32',
+  )
+  return given, paper_scale.work(given, meta_update.agent_settings('small'))
+
+
+def test_what_an_agent_needs_on_paper(tiny_work):
+  given, need = tiny_work
+  assert need.num_env_steps == (2 + 2) * 3 * 2
+  assert need.observed_bytes >= need.num_env_steps * 36
+  # The meta-gradient and the update of an Adam per agent, and a few scalars.
+  eta_bytes = need.state_bytes['the rule'] / 3
+  assert 2 * eta_bytes == pytest.approx(need.eta_bytes, rel=0.01)
+  # Gradients of θ, and those of the backward pass through every update.
+  theta_bytes = need.state_bytes['parameters']
+  assert need.theta_bytes > 2 * given.num_inner_updates * theta_bytes / 2
+  assert need.theta_calls >= given.num_inner_updates
+  assert need.learn_flop > need.act_flop > 0
+
+
+def test_work_is_divided_among_devices_on_paper(tiny_work):
+  given, need = tiny_work
+  hardware = paper_scale.Hardware()
+  one, four, sixteen = (
+    paper_scale.on_devices(n, need, given, hardware) for n in (1, 4, 16)
+  )
+  shape = lambda row: (row['rows'], row['columns'], row['agents_each'])
+  assert [shape(x) for x in (one, four, sixteen)] == [
+    (1, 1, 6),
+    (4, 1, 2),
+    (8, 2, 1),
+  ]
+  assert (
+    one['sums_of_eta'] == one['sums_of_theta'] == four['sums_of_theta'] == 0
+  )
+  flop = 6 * (need.learn_flop + need.act_flop)
+  assert one['arithmetic'] == pytest.approx(flop / 4e13)
+  assert four['arithmetic'] == pytest.approx(flop / 3 / 4e13)
+  assert sixteen['arithmetic'] == pytest.approx(flop / 12 / 4e13)
+  assert four['environments'] == pytest.approx(2 * 24 / (8 * 3000))
+  assert sixteen['sums_of_eta'] == pytest.approx(
+    2 * 7 / 8 * need.eta_bytes / 50e9 + 2 * 3 * 5e-6
+  )
+  assert sixteen['sums_of_theta'] == pytest.approx(
+    need.theta_bytes / 50e9 + need.theta_calls * 2 * 5e-6
+  )
+  assert (one['used'], four['used'], sixteen['used']) == (1, 0.75, 0.75)
+  table_of_page = paper_scale.markdown([one, four])
+  assert table_of_page.count('\n') == 3

@@ -34,6 +34,21 @@ def test_operations_are_counted_as_often_as_they_run():
   assert traffic.num_bytes == 5 * 4 * 1000 + 4 * 21 + 4 * (1 + 21)
 
 
+def test_sums_of_a_traced_program_are_counted_by_axis():
+  def function(x, y):
+    body = lambda c, _: (c + jax.lax.pmean(c * 2, 'batch'), None)
+    x, _ = jax.lax.scan(body, x, None, length=5)
+    return x, jax.lax.cond(
+      x[0] > 0, lambda: jax.lax.psum(y, 'lanes'), lambda: y
+    )
+
+  placement = parallel.Placement(jax.devices()[:4], num_lane_shards=2)
+  whole = parallel.REPLICATED
+  traced = placement.compile(function, (whole, whole), whole).trace(X, Y)
+  assert collectives.count_in_trace(traced, 'batch') == (5, 5 * 4000)
+  assert collectives.count_in_trace(traced, 'lanes') == (1, 4 * 21)
+
+
 def test_the_larger_branch_counts():
   def function(x, y):
     return jax.lax.cond(
