@@ -10,11 +10,11 @@ which are arguments. Takes about two minutes.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import json
 import math
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import jax
@@ -33,6 +33,8 @@ from disco_rl.config import networks
 from disco_rl.environments import base
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import files
+
+_T = TypeVar('_T')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,16 +352,7 @@ def main() -> None:
     parser.error('--devices must be at least 1')
   jax.config.update('jax_num_cpu_devices', 2)
   values = vars(arguments)
-  sizes, hardware = (
-    kind(
-      **{
-        k: values[k]
-        for k in map(_name, dataclasses.fields(kind))
-        if k in values
-      }
-    )
-    for kind in (Sizes, Hardware)
-  )
+  sizes, hardware = _from(Sizes, values), _from(Hardware, values)
   need = work(sizes)
   for name, value in {**vars(need), **vars(sizes), **vars(hardware)}.items():
     print(f'{name}: {value}')
@@ -371,8 +364,10 @@ def main() -> None:
       file.write(json.dumps(content, indent=2).encode())
 
 
-def _name(field: Any) -> str:
-  return field.name
+def _from(kind: Callable[..., _T], values: Mapping[str, Any]) -> _T:
+  """Makes a dataclass from those of its fields that have a value."""
+  names = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+  return kind(**{name: values[name] for name in names if name in values})
 
 
 if __name__ == '__main__':

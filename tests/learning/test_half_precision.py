@@ -69,14 +69,15 @@ def test_losses_are_those_of_float32(settings, num_steps, batch_size):
 @pytest.mark.slow
 @pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
 def test_an_agent_learns_catch(precision, monkeypatch):
-  """With the published rule, on a board of 5x5."""
+  """With the published rule, on a board of 5x5; the last 100 iterations."""
   weights.need_disco_103(monkeypatch)
   result = disco_rl.evaluate(
     'catch',
     'disco_103',
-    num_iterations=400,
+    num_iterations=500,
+    devices=jax.devices()[:1],
     batching=batching_lib.Batching(batch_size=16, num_envs=8),
     env_settings=dict(rows=5, columns=5),
     settings={'agent.net_settings.net_args.precision': precision},
   )
-  assert result.final_returns()[0] > 0.9
+  assert result.final_returns()[0] > 0.95  # Measured: 0.997 and 0.998.
