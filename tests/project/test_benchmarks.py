@@ -23,7 +23,9 @@ from benchmarks import long_run
 from benchmarks import meta_update
 from benchmarks import mixed_population
 from benchmarks import paper_scale
+from benchmarks import scaling
 from benchmarks import sections
+from benchmarks import sharded_update
 from benchmarks import sizes
 from benchmarks import start
 from benchmarks import table
@@ -452,3 +454,75 @@ def test_work_is_divided_among_devices_on_paper(tiny_work):
   assert (one['used'], four['used'], sixteen['used']) == (1, 0.75, 0.75)
   table_of_page = paper_scale.markdown([one, four])
   assert table_of_page.count('\n') == 3
+
+
+def test_scaling_is_shown_and_drawn(tmp_path):
+  rows = []
+  for (kind, quantity), own in scaling.SECTIONS.items():
+    for value in (1, 2):
+      timing = units.Timing(seconds=value, unit_seconds=1.0, ratio=1.0)
+      rows.append(
+        table.row(
+          'x',
+          timing,
+          temporaries_mb=3.0,
+          scaling=kind,
+          quantity=quantity,
+          value=value,
+          num_agents=value,
+          agents_per_second=0.5,
+          calls=21,
+          communicated_bytes=6_038_304,
+          sum_milliseconds=0.25,
+          communication_share=0.0125,
+          state_mb=2.0,
+        )
+      )
+    assert own
+  of_scaling, of_memory = scaling.markdown(rows).split('\n\n')
+  assert of_scaling.count('\n') == 1 + 2 * 4
+  assert of_memory.count('\n') == 1 + 2 * 3
+  assert (
+    '| weak | 2 devices | 2 | 2e+03 | 0.5 | 21 | 6,038,304 | 0.25 | 1.25% | 2 '
+    '| 3 |' in of_scaling
+  )
+  path = tmp_path / 'scaling.png'
+  scaling.draw(rows, str(path))
+  height, width, _ = matplotlib.image.imread(path).shape
+  assert (width, height) == (900, 300)
+
+
+@pytest.mark.slow
+def test_a_sharded_update_counts_its_traffic():
+  (row,) = sharded_update.benchmark(
+    8, 1, num_inner_updates=1, num_envs=2, num_steps=3
+  )
+  _check_row(row)
+  details = row['details']
+  assert details['num_devices'] == 8 and details['num_processes'] == 1
+  # The meta-gradient, and scalars, which XLA may combine into one operation.
+  settings = meta_update.agent_settings('small')
+  eta = learner_programs.Problem(settings, 3, 3, 2).eta
+  num_bytes = 4 * sum(x.size for x in jax.tree.leaves(eta))
+  assert num_bytes < details['communicated_bytes'] < num_bytes + 500
+  assert 1 <= details['calls'] <= 25
+  assert 0 < details['communication_share'] < 1
+
+
+@pytest.mark.slow
+def test_scaling():
+  rows, failed = scaling.benchmark(scaling.QUICK_SECTIONS)
+  assert not failed
+  for row in rows:
+    _check_row(row)
+  found = [(row['details']['scaling'], row['details']['value']) for row in rows]
+  assert found == [
+    ('weak', 1),
+    ('weak', 2),
+    ('strong', 2),
+    ('memory', 1),
+    ('memory', 2),
+    ('memory', 3),
+  ]
+  of_processes = rows[2]['details']
+  assert of_processes['num_processes'] == 2 and of_processes['calls'] > 0
