@@ -268,27 +268,33 @@ def on_devices(
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
   """Returns the table of the page, in Markdown."""
-  milliseconds = lambda name: lambda row: f'{1e3 * row[name]:.3g}'
-  gigabytes = lambda name: lambda row: f'{row[name] / 1e9:.3g}'
+  number = lambda name: lambda row: _show(row[name])
+  gigabytes = lambda name: lambda row: _show(row[name] / 1e9)
   columns: dict[str, Any] = {
     'devices': lambda row: str(row['devices']),
     'rows × columns': lambda row: f'{row["rows"]} × {row["columns"]}',
     'agents of a device': lambda row: str(row['agents_each']),
     'devices used': lambda row: f'{row["used"]:.0%}',
-    'TFLOP': lambda row: f'{row["gflop"] / 1e3:.3g}',
-    'environment steps': lambda row: f'{row["env_steps"]:.3g}',
-    'arithmetic, ms': milliseconds('arithmetic'),
-    'environments, ms': milliseconds('environments'),
-    'host to device, ms': milliseconds('host_to_device'),
-    'sums of η, ms': milliseconds('sums_of_eta'),
-    'sums of θ, ms': milliseconds('sums_of_theta'),
-    'meta-update, ms': milliseconds('seconds'),
+    'TFLOP': lambda row: _show(row['gflop'] / 1e3),
+    'environment steps': number('env_steps'),
+    'arithmetic, s': number('arithmetic'),
+    'environments, s': number('environments'),
+    'host to device, s': number('host_to_device'),
+    'sums of η, s': number('sums_of_eta'),
+    'sums of θ, s': number('sums_of_theta'),
+    'meta-update, s': number('seconds'),
     'state, GB': gigabytes('state_bytes'),
     'temporaries, GB': gigabytes('temporary_bytes'),
   }
   lines = [list(columns), ['---'] * len(columns)]
   lines += [[show(row) for show in columns.values()] for row in rows]
   return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
+
+
+def _show(x: float) -> str:
+  """Returns a number with two significant digits, without an exponent."""
+  digits = 1 - math.floor(math.log10(x)) if x else 0
+  return f'{round(x, digits):,.{max(0, digits)}f}'
 
 
 def _trainer(

@@ -393,26 +393,25 @@ def test_environments():
   assert all(row['iterations_per_second'] > 0 for row in rows)
 
 
-@pytest.fixture(scope='module')
-def tiny_work():
-  """What an agent needs whose sizes only show that everything is counted."""
-  given = paper_scale.Sizes(
-    num_agents=6,
-    num_inner_updates=2,
-    batch_size=4,
-    rollout_length=3,
-    num_fresh=2,
-    replay_capacity=8,
-    num_actions=3,
-    observation=(6, 6, 1),
-    network='mlp',
-    precision='float32',
-  )
-  return given, paper_scale.work(given, meta_update.agent_settings('small'))
+# Sizes that only show that everything is counted.
+_PAPER_SIZES = paper_scale.Sizes(
+  num_agents=6,
+  num_inner_updates=2,
+  batch_size=4,
+  rollout_length=3,
+  num_fresh=2,
+  replay_capacity=8,
+  num_actions=3,
+  observation=(6, 6, 1),
+  network='mlp',
+  precision='float32',
+)
 
 
-def test_what_an_agent_needs_on_paper(tiny_work):
-  given, need = tiny_work
+@pytest.mark.slow
+def test_what_an_agent_needs_on_paper():
+  given = _PAPER_SIZES
+  need = paper_scale.work(given, meta_update.agent_settings('small'))
   assert need.num_env_steps == (2 + 2) * 3 * 2
   assert need.observed_bytes >= need.num_env_steps * 36
   # The meta-gradient and the update of an Adam per agent, and a few scalars.
@@ -425,8 +424,19 @@ def test_what_an_agent_needs_on_paper(tiny_work):
   assert need.learn_flop > need.act_flop > 0
 
 
-def test_work_is_divided_among_devices_on_paper(tiny_work):
-  given, need = tiny_work
+def test_work_is_divided_among_devices_on_paper():
+  given = _PAPER_SIZES
+  need = paper_scale.Work(
+    learn_flop=3e12,
+    act_flop=1e11,
+    num_env_steps=24,
+    observed_bytes=10_000,
+    eta_bytes=6_000_000,
+    theta_bytes=8_000_000,
+    theta_calls=40,
+    state_bytes={'the rule': 9, 'parameters': 5, 'replay': 8},
+    temporary_bytes=100,
+  )
   hardware = paper_scale.Hardware()
   one, four, sixteen = (
     paper_scale.on_devices(n, need, given, hardware) for n in (1, 4, 16)
@@ -452,8 +462,11 @@ def test_work_is_divided_among_devices_on_paper(tiny_work):
     need.theta_bytes / 50e9 + need.theta_calls * 2 * 5e-6
   )
   assert (one['used'], four['used'], sixteen['used']) == (1, 0.75, 0.75)
+  states = [row['state_bytes'] for row in (one, four, sixteen)]
+  assert states == [9 + 6 * 13, 9 + 2 * 13, 9 + 5 + 8 / 2]
   table_of_page = paper_scale.markdown([one, four])
   assert table_of_page.count('\n') == 3
+  assert '| 1 | 1 × 1 | 6 | 100% | 19 | 140 | 0.47 |' in table_of_page
 
 
 def test_scaling_is_shown_and_drawn(tmp_path):
