@@ -50,7 +50,10 @@ def _bytes(tree):
   'sizes',
   [
     dict(batch_size=64, num_envs=8, rollout_length=16, replay_capacity=256),
-    dict(batch_size=16, num_envs=16, rollout_length=29),
+    pytest.param(
+      dict(batch_size=16, num_envs=16, rollout_length=29),
+      marks=pytest.mark.slow,
+    ),
   ],
   ids=['replay', 'fresh'],
 )
