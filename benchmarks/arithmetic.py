@@ -172,6 +172,9 @@ def total(parts: dict[str, float]) -> float:
 def products(traced: jax.stages.Traced) -> float:
   """Counts the products of a traced program that its results depend on.
 
+  Convolutions are counted as products, with the zeros that images are padded
+  with.
+
   Args:
     traced: from the method `trace` of a `jax.jit` function.
 
@@ -184,14 +187,20 @@ def products(traced: jax.stages.Traced) -> float:
 
 
 def _flop(jaxpr: Any) -> float:
-  """Counts the operations of the products of a jaxpr."""
+  """Counts the operations of the products and convolutions of a jaxpr."""
   total_flop = 0.0
   for eqn in jaxpr.eqns:
-    inner = [_flop(own) for own in _inner_jaxprs(eqn)]
+    inner = [_flop(own) for own in inner_jaxprs(eqn)]
     if eqn.primitive.name == 'dot_general':
       left = eqn.invars[0].aval.shape
       ((contracted, _), _) = eqn.params['dimension_numbers']
       terms = math.prod(left[i] for i in contracted)
+      total_flop += 2.0 * terms * math.prod(eqn.outvars[0].aval.shape)
+    elif eqn.primitive.name == 'conv_general_dilated':
+      kernel = eqn.invars[1].aval.shape
+      # Of one output channel; in a derivative, any of its axes may be these.
+      channels = kernel[eqn.params['dimension_numbers'].rhs_spec[0]]
+      terms = math.prod(kernel) // channels
       total_flop += 2.0 * terms * math.prod(eqn.outvars[0].aval.shape)
     elif eqn.primitive.name == 'scan':
       total_flop += eqn.params['length'] * sum(inner)
@@ -202,7 +211,7 @@ def _flop(jaxpr: Any) -> float:
   return total_flop
 
 
-def _inner_jaxprs(eqn: Any) -> Iterator[Any]:
+def inner_jaxprs(eqn: Any) -> Iterator[Any]:
   """Yields the programs that an operation contains."""
   for value in eqn.params.values():
     for own in value if isinstance(value, tuple | list) else [value]:

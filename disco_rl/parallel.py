@@ -31,6 +31,7 @@ import numpy as np
 
 from disco_rl import compat
 from disco_rl import device_choice
+from disco_rl import types
 from disco_rl.processes import arrays
 from disco_rl.processes import group as group_lib
 from disco_rl.processes import runtime
@@ -244,6 +245,24 @@ class Placement:
     if self.num_processes == 1:
       return tree
     return arrays.add_shardings(tree, self._shardings(specs))
+
+  def shards(self, tree: Any, specs: Any) -> Any:
+    """Returns the specs of what each device has of arrays.
+
+    Args:
+      tree: arrays or specs, with whole shapes.
+      specs: a tree of `Spec`s, a prefix of `tree`.
+
+    Returns:
+      Specs of a shard or copy, which have the same shapes on all devices.
+    """
+    return jax.tree.map(
+      lambda sharding, part: jax.tree.map(
+        lambda x: types.ArraySpec(sharding.shard_shape(x.shape), x.dtype), part
+      ),
+      self._shardings(specs),
+      tree,
+    )
 
   def check_same(self, what: str, tree: Any) -> None:
     """Raises a `ValueError` if specs of arrays differ between processes.

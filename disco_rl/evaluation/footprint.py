@@ -5,10 +5,12 @@ from typing import Any
 import jax
 
 from disco_rl import memory
+from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import batching as batching_lib
 from disco_rl.evaluation import agent_loop
 from disco_rl.learning import actors
+from disco_rl.learning import footprint
 
 # Maps each part of the memory to the settings that its size depends on.
 _SIZES = {
@@ -85,6 +87,37 @@ def check_step(
     # iterations (measured: 1.9 GB for 2.4 GB).
     step += state.parts['replay'] * 3 // 4
   return memory.check({**state.parts, 'a step': step}, _SIZES)
+
+
+def per_device(
+  placement: parallel.Placement,
+  spec: agent_loop.LoopState,
+  shards: agent_loop.LoopState,
+  traced: Any,
+) -> dict[str, int]:
+  """Returns the memory that each device needs.
+
+  Args:
+    placement: the devices.
+    spec: specs of the state of all agents.
+    shards: how it is sharded, a prefix of `spec`.
+    traced: the traced program of an iteration.
+
+  Returns:
+    Bytes by part. Those of `'a step'` are a lower bound, see `memory`.
+  """
+  size = lambda *args: memory.of_arrays(placement.shards(*args))
+  return {
+    **{
+      name: size(part, shards.learner)
+      for name, part in footprint.parts(spec.learner).items()
+    },
+    'replay': size(spec.buffer, shards.buffer),
+    'environments': size(
+      (spec.actor, spec.episodes), (shards.actor, shards.episodes)
+    ),
+    'a step': memory.of_program(traced) // len(placement.devices),
+  }
 
 
 def host_rollout(

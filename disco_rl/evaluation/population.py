@@ -177,6 +177,26 @@ class Population:
     stacked, _ = self._reset(keys)
     return self._check_memory(keys, stacked, eta, num_iterations)
 
+  def memory_per_device(
+    self, eta: types.MetaParams, num_iterations: int
+  ) -> dict[str, int]:
+    """Returns the memory that each device needs for `run`, by part.
+
+    Args:
+      eta: see `check_memory`; no device's memory is checked here.
+      num_iterations: see `check_memory`.
+
+    Returns:
+      Bytes, without what is acted on the host.
+    """
+    keys = self._keys()
+    stacked, _ = self._reset(keys)
+    spec = jax.eval_shape(self._init, keys, stacked)
+    _, traced = self._lanes.trace(eta, spec, num_iterations)
+    if stacked is not None:
+      spec = spec._replace(actor=None)
+    return footprint.per_device(self.placement, spec, self._state_specs, traced)
+
   def run(
     self,
     eta: types.MetaParams,

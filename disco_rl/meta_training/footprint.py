@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from disco_rl import memory
+from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
+from disco_rl.learning import footprint
+from disco_rl.meta_training import train_state
 
 # Maps each part of the memory to the settings that its size depends on.
 _SIZES = {
@@ -96,3 +99,47 @@ def check_update(
     for i, stage in enumerate(stages)
   )
   return memory.check({**state.parts, 'a meta-update': step}, _SIZES)
+
+
+def per_device(
+  placement: parallel.Placement,
+  spec: train_state.TrainState,
+  shards: train_state.TrainState,
+  stages: Sequence[Stage],
+) -> dict[str, int]:
+  """Returns the memory that each device needs.
+
+  Args:
+    placement: the devices.
+    spec: specs of the state.
+    shards: how it is sharded, a prefix of `spec`.
+    stages: the programs of a meta-update.
+
+  Returns:
+    Bytes by part. Those of `'a meta-update'` are a lower bound, see `memory`;
+    rollouts that are acted on the host are among its arguments.
+  """
+  size = lambda *args: memory.of_arrays(placement.shards(*args))
+  eta = (spec.eta, spec.opt_state)
+  found = {'the rule': size(eta, (shards.eta, shards.opt_state))}
+
+  def add(name: str, part: Any, shard: Any) -> None:
+    found[name] = found.get(name, 0) + size(part, shard)
+
+  for group, own in zip(spec.groups, shards.groups, strict=True):
+    for name, part in footprint.parts(group.agents.learner).items():
+      add(name, part, own.agents.learner)
+    add('replay', group.agents.buffer, own.agents.buffer)
+    add(
+      'environments',
+      (group.agents.actor, group.agents.episodes),
+      (own.agents.actor, own.agents.episodes),
+    )
+    add('the rule', group.opt_states, own.opt_states)
+  num_devices = len(placement.devices)
+  found['a meta-update'] = max(
+    (memory.of_program(stage.traced) + memory.of_arrays(stage.rollouts))
+    // num_devices
+    for stage in stages
+  )
+  return found

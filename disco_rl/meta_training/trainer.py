@@ -188,6 +188,17 @@ class Trainer:
       state, self._trace(), self._overlap_acting, num_processes
     )
 
+  def memory_per_device(self) -> dict[str, int]:
+    """Returns the bytes that each device needs for `update`, by part.
+
+    No device's memory is checked, so that this works for devices that are not
+    here. Environments on the host are reset.
+    """
+    spec, _ = self._update_specs()
+    return footprint.per_device(
+      self._placement, spec, self._state_specs, self._trace()
+    )
+
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
     _, log, *_ = self._trace()[-1].traced.out_info

@@ -1,5 +1,6 @@
 """Every benchmark runs, and measures what it says."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -21,12 +22,16 @@ from benchmarks import learner_step
 from benchmarks import long_run
 from benchmarks import meta_update
 from benchmarks import mixed_population
+from benchmarks import paper_scale
+from benchmarks import scaling
 from benchmarks import sections
+from benchmarks import sharded_update
 from benchmarks import sizes
 from benchmarks import start
 from benchmarks import table
 from benchmarks import training_iteration
 from benchmarks import units
+from disco_rl.networks import convolution
 
 
 def _check_row(row):
@@ -148,6 +153,26 @@ def test_products_of_loops_branches_and_calls_are_counted():
 
   gflop = arithmetic.products(function.trace(x, y))
   np.testing.assert_allclose(gflop, 1e-9 * (5 + 1 + 1) * 2 * 2 * 3 * 4)
+
+
+def test_convolutions_are_counted_as_products():
+  x, w = jnp.ones((2, 5, 4, 3)), jnp.ones((3, 3, 3, 6))
+
+  def loss(convolve, x, w):
+    return jnp.sum(jnp.square(convolve(x, w)))
+
+  for convolve in (
+    convolution.convolve_by_product,
+    lambda x, w: jax.lax.conv_general_dilated(
+      x, w, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
+    ),
+  ):
+    function = functools.partial(loss, convolve)
+    once = 1e-9 * 2 * (2 * 5 * 4) * (9 * 3 * 6)
+    traced = jax.jit(function).trace(x, w)
+    np.testing.assert_allclose(arithmetic.products(traced), once)
+    traced = jax.jit(jax.grad(function, (0, 1))).trace(x, w)
+    np.testing.assert_allclose(arithmetic.products(traced), 3 * once)
 
 
 def test_the_products_of_a_traced_learner_step_are_those_of_its_layers():
@@ -366,3 +391,151 @@ def test_environments():
   )
   assert [row['overlap'] for row in rows] == [False, True]
   assert all(row['iterations_per_second'] > 0 for row in rows)
+
+
+# Sizes that only show that everything is counted.
+_PAPER_SIZES = paper_scale.Sizes(
+  num_agents=6,
+  num_inner_updates=2,
+  batch_size=4,
+  rollout_length=3,
+  num_fresh=2,
+  replay_capacity=8,
+  num_actions=3,
+  observation=(6, 6, 1),
+  network='mlp',
+  precision='float32',
+)
+
+
+@pytest.mark.slow
+def test_what_an_agent_needs_on_paper():
+  given = _PAPER_SIZES
+  need = paper_scale.work(given, meta_update.agent_settings('small'))
+  assert need.num_env_steps == (2 + 2) * 3 * 2
+  assert need.observed_bytes >= need.num_env_steps * 36
+  # The meta-gradient and the update of an Adam per agent, and a few scalars.
+  eta_bytes = need.state_bytes['the rule'] / 3
+  assert 2 * eta_bytes == pytest.approx(need.eta_bytes, rel=0.01)
+  # Gradients of θ, and those of the backward pass through every update.
+  theta_bytes = need.state_bytes['parameters']
+  assert need.theta_bytes > 2 * given.num_inner_updates * theta_bytes / 2
+  assert need.theta_calls >= given.num_inner_updates
+  assert need.learn_flop > need.act_flop > 0
+
+
+def test_work_is_divided_among_devices_on_paper():
+  given = _PAPER_SIZES
+  need = paper_scale.Work(
+    learn_flop=3e12,
+    act_flop=1e11,
+    num_env_steps=24,
+    observed_bytes=10_000,
+    eta_bytes=6_000_000,
+    theta_bytes=8_000_000,
+    theta_calls=40,
+    state_bytes={'the rule': 9, 'parameters': 5, 'replay': 8},
+    temporary_bytes=100,
+  )
+  hardware = paper_scale.Hardware()
+  one, four, sixteen = (
+    paper_scale.on_devices(n, need, given, hardware) for n in (1, 4, 16)
+  )
+  shape = lambda row: (row['rows'], row['columns'], row['agents_each'])
+  assert [shape(x) for x in (one, four, sixteen)] == [
+    (1, 1, 6),
+    (4, 1, 2),
+    (8, 2, 1),
+  ]
+  assert (
+    one['sums_of_eta'] == one['sums_of_theta'] == four['sums_of_theta'] == 0
+  )
+  flop = 6 * (need.learn_flop + need.act_flop)
+  assert one['arithmetic'] == pytest.approx(flop / 4e13)
+  assert four['arithmetic'] == pytest.approx(flop / 3 / 4e13)
+  assert sixteen['arithmetic'] == pytest.approx(flop / 12 / 4e13)
+  assert four['environments'] == pytest.approx(2 * 24 / (8 * 3000))
+  assert sixteen['sums_of_eta'] == pytest.approx(
+    2 * 7 / 8 * need.eta_bytes / 50e9 + 2 * 3 * 5e-6
+  )
+  assert sixteen['sums_of_theta'] == pytest.approx(
+    need.theta_bytes / 50e9 + need.theta_calls * 2 * 5e-6
+  )
+  assert (one['used'], four['used'], sixteen['used']) == (1, 0.75, 0.75)
+  states = [row['state_bytes'] for row in (one, four, sixteen)]
+  assert states == [9 + 6 * 13, 9 + 2 * 13, 9 + 5 + 8 / 2]
+  table_of_page = paper_scale.markdown([one, four])
+  assert table_of_page.count('\n') == 3
+  assert '| 1 | 1 × 1 | 6 | 100% | 19 | 140 | 0.47 |' in table_of_page
+
+
+def test_scaling_is_shown_and_drawn(tmp_path):
+  rows = []
+  for (kind, quantity), own in scaling.SECTIONS.items():
+    for value in (1, 2):
+      timing = units.Timing(seconds=value, unit_seconds=1.0, ratio=1.0)
+      rows.append(
+        table.row(
+          'x',
+          timing,
+          temporaries_mb=3.0,
+          scaling=kind,
+          quantity=quantity,
+          value=value,
+          num_agents=value,
+          agents_per_second=0.5,
+          calls=21,
+          communicated_bytes=6_038_304,
+          sum_milliseconds=0.25,
+          communication_share=0.0125,
+          state_mb=2.0,
+        )
+      )
+    assert own
+  of_scaling, of_memory = scaling.markdown(rows).split('\n\n')
+  assert of_scaling.count('\n') == 1 + 2 * 4
+  assert of_memory.count('\n') == 1 + 2 * 3
+  assert (
+    '| weak | 2 devices | 2 | 2e+03 | 0.5 | 21 | 6,038,304 | 0.25 | 1.25% | 2 '
+    '| 3 |' in of_scaling
+  )
+  path = tmp_path / 'scaling.png'
+  scaling.draw(rows, str(path))
+  height, width, _ = matplotlib.image.imread(path).shape
+  assert (width, height) == (900, 300)
+
+
+@pytest.mark.slow
+def test_a_sharded_update_counts_its_traffic():
+  (row,) = sharded_update.benchmark(
+    8, 1, num_inner_updates=1, num_envs=2, num_steps=3
+  )
+  _check_row(row)
+  details = row['details']
+  assert details['num_devices'] == 8 and details['num_processes'] == 1
+  # The meta-gradient, and scalars, which XLA may combine into one operation.
+  settings = meta_update.agent_settings('small')
+  eta = learner_programs.Problem(settings, 3, 3, 2).eta
+  num_bytes = 4 * sum(x.size for x in jax.tree.leaves(eta))
+  assert num_bytes < details['communicated_bytes'] < num_bytes + 500
+  assert 1 <= details['calls'] <= 25
+  assert 0 < details['communication_share'] < 1
+
+
+@pytest.mark.slow
+def test_scaling():
+  rows, failed = scaling.benchmark(scaling.QUICK_SECTIONS)
+  assert not failed
+  for row in rows:
+    _check_row(row)
+  found = [(row['details']['scaling'], row['details']['value']) for row in rows]
+  assert found == [
+    ('weak', 1),
+    ('weak', 2),
+    ('strong', 2),
+    ('memory', 1),
+    ('memory', 2),
+    ('memory', 3),
+  ]
+  of_processes = rows[2]['details']
+  assert of_processes['num_processes'] == 2 and of_processes['calls'] > 0
