@@ -78,19 +78,51 @@ def describe(what: str, tree: Any) -> dict[str, str]:
 
 
 def take_row(x: jax.Array, grid: np.ndarray, index: int) -> jax.Array:
-  """Copies one row of an array from the device that has it.
+  """Copies one row of an array from a device that has it.
 
   Args:
     x: [n, ...], sharded over the rows of the grid.
-    grid: devices of this process, [rows, columns].
-    index: index into axis 0.
+    grid: the devices, [rows, columns].
+    index: index into axis 0; this process must have devices of that row.
 
   Returns:
-    [...], on the first device of its row.
+    [...], on the first of these devices.
   """
   row, own = divmod(index, x.shape[0] // len(grid))
   shards = {shard.device: shard for shard in x.addressable_shards}
-  return shards[grid[row, 0]].data[own]
+  first = next(device for device in grid[row] if device in shards)
+  return shards[first].data[own]
+
+
+def own_rows(x: jax.Array, grid: np.ndarray) -> np.ndarray:
+  """Copies the rows of an array that this process has to the host.
+
+  Args:
+    x: [n, ...], sharded over the rows of a grid.
+    grid: the devices of this process, [own rows, own columns].
+
+  Returns:
+    [own n, ...].
+  """
+  shards = {shard.device: shard for shard in x.addressable_shards}
+  return np.concatenate([np.asarray(shards[row[0]].data) for row in grid])
+
+
+def block(grid: np.ndarray, process_index: int) -> tuple[range, range] | None:
+  """Returns the block of a grid whose devices belong to a process.
+
+  Args:
+    grid: devices, [rows, columns].
+    process_index: number of the process, see `jax.process_index`.
+
+  Returns:
+    Its rows and columns; None if its devices are not a block.
+  """
+  is_own = np.vectorize(lambda x: x.process_index == process_index)(grid)
+  found = [np.flatnonzero(is_own.any(axis)) for axis in (1, 0)]
+  rows, columns = (range(x[0], x[-1] + 1) for x in found)
+  is_block = is_own[rows.start : rows.stop, columns.start : columns.stop].all()
+  return (rows, columns) if is_block else None
 
 
 def stack_rows(
@@ -101,24 +133,22 @@ def stack_rows(
   """Stacks arrays, each on the devices of its row of a grid.
 
   Args:
-    parts: n arrays, [...].
-    sharding: of the result: axis 0 over the rows of a grid of devices of this
-      process, and another axis over its columns.
+    parts: arrays, [...]; those of this process's rows and columns.
+    sharding: of the result: axis 0 over the rows of a grid of devices, and
+      another axis over its columns.
     axis: that other axis.
 
   Returns:
     [n, ...].
   """
-  grid = sharding.mesh.devices
+  grid = sharding.mesh.local_mesh.devices
   size = len(parts) // len(grid)
   shards: list[jax.Array] = []
   for i, devices in enumerate(grid):
     row = jnp.stack(parts[i * size : (i + 1) * size])
     columns = jnp.split(row, len(devices), axis=axis)
     shards += map(jax.device_put, columns, devices)
-  return jax.make_array_from_single_device_arrays(
-    (len(parts), *parts[0].shape), sharding, shards
-  )
+  return _from_shards(shards, sharding)
 
 
 def _from_whole(x: Any, sharding: jax.sharding.Sharding) -> jax.Array:
@@ -153,12 +183,17 @@ def _from_part(
     The whole array.
   """
   part = jax.device_put(x, local)
-  shard_shape = part.sharding.shard_shape(part.shape)
-  counts = _shards_by_axis(sharding, part.ndim)
-  shape = tuple(n * size for n, size in zip(counts, shard_shape, strict=True))
-  return jax.make_array_from_single_device_arrays(
-    shape, sharding, [shard.data for shard in part.addressable_shards]
-  )
+  return _from_shards([x.data for x in part.addressable_shards], sharding)
+
+
+def _from_shards(
+  shards: Sequence[jax.Array], sharding: jax.sharding.NamedSharding
+) -> jax.Array:
+  """Makes an array of its shards, those on devices of this process."""
+  sizes = shards[0].shape
+  counts = _shards_by_axis(sharding, len(sizes))
+  shape = tuple(n * size for n, size in zip(counts, sizes, strict=True))
+  return jax.make_array_from_single_device_arrays(shape, sharding, shards)
 
 
 def _shards_by_axis(
