@@ -279,20 +279,10 @@ class Placement:
       Its part; None if the devices of some process are not a block of the grid,
       so that it has other streams of one lane than of another.
     """
-    grid = self._mesh.devices
-    owners = {device.process_index for device in self.devices}
-    if any(arrays.block(grid, owner) is None for owner in owners):
-      return None
-    own_block = arrays.block(grid, jax.process_index())
-    assert own_block is not None
-    return Part(
-      *(
-        range(own.start * total // size, own.stop * total // size)
-        for own, total, size in zip(
-          own_block, (num_lanes, batch_size), grid.shape, strict=True
-        )
-      )
+    part = arrays.own_part(
+      self._mesh.devices, jax.process_index(), (num_lanes, batch_size)
     )
+    return None if part is None else Part(*part)
 
   def fetch_own(self, tree: Any) -> Any:
     """Copies the lanes on devices of this process to the host.

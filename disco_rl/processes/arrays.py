@@ -108,21 +108,32 @@ def own_rows(x: jax.Array, grid: np.ndarray) -> np.ndarray:
   return np.concatenate([np.asarray(shards[row[0]].data) for row in grid])
 
 
-def block(grid: np.ndarray, process_index: int) -> tuple[range, range] | None:
-  """Returns the block of a grid whose devices belong to a process.
+def own_part(
+  grid: np.ndarray, process_index: int, sizes: tuple[int, int]
+) -> tuple[range, range] | None:
+  """Returns which part of an array is on the devices of a process.
 
   Args:
     grid: devices, [rows, columns].
     process_index: number of the process, see `jax.process_index`.
+    sizes: those of the axes that are sharded over rows and over columns.
 
   Returns:
-    Its rows and columns; None if its devices are not a block.
+    Its indices of both axes; None if the devices of any process are not a block
+    of the grid.
   """
-  is_own = np.vectorize(lambda x: x.process_index == process_index)(grid)
-  found = [np.flatnonzero(is_own.any(axis)) for axis in (1, 0)]
-  rows, columns = (range(x[0], x[-1] + 1) for x in found)
-  is_block = is_own[rows.start : rows.stop, columns.start : columns.stop].all()
-  return (rows, columns) if is_block else None
+  parts = {}
+  for owner in {device.process_index for device in grid.flat}:
+    is_own = np.vectorize(lambda x, i=owner: x.process_index == i)(grid)
+    rows, columns = (np.flatnonzero(is_own.any(axis)) for axis in (1, 0))
+    (top, bottom), (left, right) = rows[[0, -1]], columns[[0, -1]]
+    if not is_own[top : bottom + 1, left : right + 1].all():
+      return None
+    parts[owner] = tuple(
+      range(int(x[0]) * size // count, (int(x[-1]) + 1) * size // count)
+      for x, size, count in zip((rows, columns), sizes, grid.shape, strict=True)
+    )
+  return parts[process_index]
 
 
 def stack_rows(
