@@ -128,7 +128,7 @@ def test_sizes_that_do_not_divide_are_refused(more, words, tmp_path):
 
 
 @pytest.mark.slow
-def test_workers_that_do_not_divide_a_process_share_are_refused(tmp_path):
+def test_workers_that_do_not_divide_a_share_are_refused(tmp_path):
   """Of the two streams of an agent, each process has one."""
   more = [f'--set=env.{DM}.num_workers=2', '--num-agents=1', '--devices=2']
   words = ['num_workers must', 'the 1 environments']
