@@ -123,15 +123,17 @@ def own_part(
     of the grid.
   """
   parts = {}
+  (num_rows, num_columns), (n, b) = grid.shape, sizes
   for owner in {device.process_index for device in grid.flat}:
     is_own = np.vectorize(lambda x, i=owner: x.process_index == i)(grid)
     rows, columns = (np.flatnonzero(is_own.any(axis)) for axis in (1, 0))
-    (top, bottom), (left, right) = rows[[0, -1]], columns[[0, -1]]
-    if not is_own[top : bottom + 1, left : right + 1].all():
+    top, bottom = int(rows[0]), int(rows[-1]) + 1
+    left, right = int(columns[0]), int(columns[-1]) + 1
+    if not is_own[top:bottom, left:right].all():
       return None
-    parts[owner] = tuple(
-      range(int(x[0]) * size // count, (int(x[-1]) + 1) * size // count)
-      for x, size, count in zip((rows, columns), sizes, grid.shape, strict=True)
+    parts[owner] = (
+      range(top * n // num_rows, bottom * n // num_rows),
+      range(left * b // num_columns, right * b // num_columns),
     )
   return parts[process_index]
 
