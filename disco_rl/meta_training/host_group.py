@@ -18,7 +18,7 @@ from disco_rl.learning import actors
 from disco_rl.learning import host_actors
 from disco_rl.meta_training import trajectories
 
-# For every agent, θ and the keys of all steps.
+# For every own agent, θ and the keys of all steps.
 Prepared = list[tuple[types.AgentParams, np.ndarray]]
 
 

@@ -50,7 +50,7 @@ def test_overlap_does_not_change_the_results(tmp_path):
 @pytest.mark.parametrize(
   ('trouble', 'message', 'more'),
   [
-    ('step', 'failed in step 56: RuntimeError: as asked for', []),
+    ('step', 'RuntimeError: as asked for', []),
     (
       *('die', 'died with exit code 3'),
       [f'--set=env.{DM}.num_workers=2', '--set=overlap_acting=false'],
