@@ -22,7 +22,7 @@ among threads.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -45,6 +45,13 @@ BY_LANE = Spec(_LANES)  # [lanes, ...]
 BY_BATCH = Spec(_LANES, _BATCH)  # [lanes, B, ...]
 ROLLOUT = Spec(None, _BATCH)  # [T+1, B, ...], of one lane.
 ROLLOUTS = Spec(_LANES, None, _BATCH)  # [lanes, T+1, B, ...].
+
+
+class Part(NamedTuple):
+  """What one of several processes has of lanes and their batches."""
+
+  lanes: range
+  streams: range  # The same of each of its lanes.
 
 
 class Placement:
@@ -280,6 +287,38 @@ class Placement:
       tree = self._replicate(tree)
     return jax.device_get(tree)
 
+  def own_part(self, num_lanes: int, batch_size: int) -> Part | None:
+    """Returns which lanes and streams are on devices of this process.
+
+    Args:
+      num_lanes: number of all lanes.
+      batch_size: B, the size of the batch of each.
+
+    Returns:
+      Its part; None if the devices of some process are not a block of the grid,
+      so that it has other streams of one lane than of another.
+    """
+    part = arrays.own_part(
+      self._mesh.devices, jax.process_index(), (num_lanes, batch_size)
+    )
+    return None if part is None else Part(*part)
+
+  def fetch_own(self, tree: Any) -> Any:
+    """Copies the lanes on devices of this process to the host.
+
+    No other process takes part.
+
+    Args:
+      tree: arrays [lanes, ...] on the devices, sharded as `BY_LANE`.
+
+    Returns:
+      Leaves [own lanes, ...], see `own_part`.
+    """
+    if self.num_processes == 1:
+      return jax.device_get(tree)
+    grid = self._mesh.local_mesh.devices
+    return jax.tree.map(lambda x: arrays.own_rows(x, grid), tree)
+
   def lane(self, tree: Any, index: int) -> Any:
     """Copies one lane to one device of its row, outside of programs.
 
@@ -287,7 +326,7 @@ class Placement:
 
     Args:
       tree: arrays [lanes, ...] on the devices, sharded as `BY_LANE`.
-      index: index of the lane.
+      index: index of the lane; one of `own_part`.
 
     Returns:
       Leaves [...].
@@ -301,7 +340,8 @@ class Placement:
     """Stacks the rollouts of all lanes, each on a device of its row.
 
     Args:
-      rollouts: one tree per lane, with leaves [T+1, B, ...].
+      rollouts: one tree per lane, with leaves [T+1, B, ...]; of several
+        processes, each gives its lanes and streams, see `own_part`.
 
     Returns:
       Leaves [lanes, T+1, B, ...], sharded as `ROLLOUTS`.

@@ -24,7 +24,10 @@ _SIZES = {
 
 
 def check_observations(
-  spec: types.SpecsTree, config: config_lib.Config, num_agents: int
+  spec: types.SpecsTree,
+  config: config_lib.Config,
+  num_agents: int,
+  num_processes: int = 1,
 ) -> None:
   """Raises a `ValueError` if what agents observe on the host does not fit.
 
@@ -32,12 +35,14 @@ def check_observations(
     spec: specs of one observation.
     config: the sizes.
     num_agents: number of agents of the group.
+    num_processes: number of processes over which the run is sharded.
   """
   batching = config.batching
   num_steps = config.num_inner_updates * batching.rollout_length
   num_steps += config.validation_length
   total = memory.of_arrays(spec) * num_steps * batching.num_envs * num_agents
-  memory.check({'observations of one meta-update': total}, _SIZES)
+  parts = {'observations of one meta-update': total}
+  memory.check(memory.per_process(parts, num_processes), _SIZES)
 
 
 def check_state(
@@ -91,7 +96,9 @@ def check_update(
   Returns:
     The estimate.
   """
-  rollouts = [memory.of_arrays(stage.rollouts) for stage in stages] + [0]
+  rollouts = [
+    memory.of_arrays(stage.rollouts) // num_processes for stage in stages
+  ] + [0]
   step = max(
     memory.of_program(stage.traced) // num_processes
     + rollouts[i]

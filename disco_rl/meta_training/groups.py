@@ -15,6 +15,7 @@ from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import foreign
 from disco_rl.environments import registry
+from disco_rl.environments import streams
 from disco_rl.learning import actors
 from disco_rl.meta_training import footprint
 from disco_rl.meta_training import host_group
@@ -112,33 +113,44 @@ def build(
   env_fn = registry.as_environment_fn(group.env_fn)
   shard = config.per_shard(placement.num_batch_shards)
   num_envs = config.batching.num_envs
-  env = env_fn(num_envs, first_seed)
-  if env.is_jittable and (num_envs, first_seed) != (shard.batching.num_envs, 0):
+  seeds = range(first_seed, first_seed + group.num_agents)
+  part = placement.own_part(group.num_agents, num_envs)
+  lanes, own_streams = part or (range(group.num_agents), range(num_envs))
+  share = streams.Share(own_streams.start, len(own_streams), num_envs)
+  make_env = lambda seed: streams.make(env_fn, seed, dataclasses.replace(share))
+  env = make_env(seeds[lanes.start])
+  device_sizes = (shard.batching.num_envs, 0)
+  if env.is_jittable and (share.size, seeds[lanes.start]) != device_sizes:
     # Every device acts in its own shard of the environments.
-    env = env_fn(shard.batching.num_envs, 0)
+    env = env_fn(*device_sizes)
   axis_name = placement.batch_axis
   try:
     agent = agent_lib.Agent.for_environment(
       env, group.agent_settings, axis_name, group.optimizer
     )
-    actor = actors.make(agent, env)
+    is_whole = share.size == share.total
+    actor = actors.make(agent, env, share=None if is_whole else share)
     meta_agent = meta_gradient.MetaAgent(
       agent, actor, shard, axis_name, regularizer
     )
     host = None
     if isinstance(actor, actors.HostActor):
-      if placement.num_processes > 1:
+      if part is None:
         raise ValueError(
-          f'meta-training over {placement.num_processes} processes needs '
-          f'environments in JAX, but {actor.env_name} runs on the host: use '
-          'one process, or leave it out'
+          f'{actor.env_name} runs on the host, so rows of devices must consist '
+          'of whole processes, or processes of whole rows: '
+          f'{placement.num_lane_shards} rows (lane_shards) of '
+          f'{placement.num_batch_shards} devices cannot be divided among '
+          f'{placement.num_processes} processes in this way'
         )
       footprint.check_observations(
-        agent.single_observation_spec, config, group.num_agents
+        agent.single_observation_spec,
+        config,
+        group.num_agents,
+        placement.num_processes,
       )
-      seeds = range(first_seed, first_seed + group.num_agents)
       host = host_group.HostGroup(
-        actor, env, env_fn, seeds, config, placement, acting_device
+        actor, env, make_env, seeds, lanes, config, placement, acting_device
       )
   except BaseException:
     env.close()  # On the host, it may have processes.

@@ -1,6 +1,6 @@
 """Acts for a group of agents whose environments run on the host."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 from typing import Any
 
@@ -13,25 +13,28 @@ from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import base
 from disco_rl.environments import foreign
-from disco_rl.environments import registry
 from disco_rl.environments import timesteps
 from disco_rl.learning import actors
 from disco_rl.learning import host_actors
 from disco_rl.meta_training import trajectories
 
-# For every agent, θ and the keys of all steps.
+# For every own agent, θ and the keys of all steps.
 Prepared = list[tuple[types.AgentParams, np.ndarray]]
 
 
 class HostGroup:
-  """The environments of a group's agents, one each, and their actors."""
+  """The environments of a group's agents, one each, and their actors.
+
+  Each of several processes has those of the agents on its devices, its own.
+  """
 
   def __init__(
     self,
     actor: actors.HostActor,
     env: base.Environment,
-    env_fn: registry.EnvironmentFn,
+    make_env: Callable[[int], base.Environment],
     seeds: Sequence[int],
+    lanes: range,
     config: config_lib.Config,
     placement: parallel.Placement,
     acting_device: jax.Device | None,
@@ -40,17 +43,20 @@ class HostGroup:
 
     Args:
       actor: an actor in `env`, whose programs all agents share.
-      env: the environment of the first agent; closed by this object.
-      env_fn: makes an environment from a batch size and a seed.
+      env: the environment of the first own agent; closed by this object.
+      make_env: makes an environment of this process's streams from a seed.
       seeds: the seeds of the agents' environments, [n].
+      lanes: which of the agents are this process's own.
       config: the sizes, over all devices.
       placement: the devices.
       acting_device: device of the networks that act; None for the agents' own.
     """
-    num_envs = config.batching.num_envs
+    self._num_agents = len(seeds)
+    self._num_envs = config.batching.num_envs
+    self._lanes = lanes
     self._actor = actor
     self._host = host_actors.HostActors(
-      actor, env, lambda seed: env_fn(num_envs, seed), seeds
+      actor, env, make_env, [seeds[k] for k in lanes]
     )
     self._placement = placement
     self._acting_device = acting_device
@@ -70,23 +76,37 @@ class HostGroup:
       keys: [n, ...], one per agent, see `MetaAgent.init`.
 
     Returns:
-      The states of all actors.
+      The states of the own actors.
     """
     keys = np.asarray(keys)
     if self._fresh is None or not np.array_equal(self._fresh[0], keys):
       self._fresh = None
-      states = self._host.reset([trajectories.actor_keys(key) for key in keys])
+      states = self._host.reset(
+        [trajectories.actor_keys(keys[k]) for k in self._lanes]
+      )
       self._fresh = (keys, states)
+      sizes = (self._num_agents, self._num_envs)
       self._visible_spec = jax.tree.map(
-        lambda x: types.ArraySpec(x.shape, x.dtype),
+        lambda x: types.ArraySpec((*sizes, *x.shape[2:]), x.dtype),
         host_actors.stack_visible(states),
       )
     return self._fresh[1]
 
+  def visible(self, states: host_actors.States) -> Any:
+    """Returns what all agents see of their environments, leaves [n, B, ...].
+
+    Args:
+      states: the states of the own actors.
+    """
+    visible = host_actors.stack_visible(states)
+    if self._placement.num_processes > 1:
+      visible = self._placement.put_own(visible, parallel.BY_BATCH)
+    return visible
+
   def visible_spec(self) -> Any:
-    """Returns the specs of `host_actors.stack_visible`; resets if need be."""
+    """Returns the specs of `visible`; resets if need be."""
     if self._visible_spec is None:
-      self.reset(jax.random.split(jax.random.PRNGKey(0), len(self._host.seeds)))
+      self.reset(jax.random.split(jax.random.PRNGKey(0), self._num_agents))
     return self._visible_spec
 
   def rollouts_spec(self, params: types.AgentParams) -> types.ActorRollout:
@@ -103,7 +123,7 @@ class HostGroup:
       own_params, own_state, self._num_steps, self._starts
     )
     return jax.tree.map(
-      lambda x: types.ArraySpec((len(self._host.seeds), *x.shape), x.dtype),
+      lambda x: types.ArraySpec((self._num_agents, *x.shape), x.dtype),
       rollout,
     )
 
@@ -117,8 +137,8 @@ class HostGroup:
     """Resets the environments of some agents, which are not made again.
 
     Args:
-      states: the states of all actors.
-      is_over: [n], bool, which agents are reset.
+      states: the states of the own actors.
+      is_over: [own agents], bool, which of them are reset.
       keys: [n, ...], see `MetaAgent.init`.
       meta_update: number of the meta-update, for messages.
 
@@ -127,9 +147,10 @@ class HostGroup:
     """
     self._fresh = None
     new_states = list(states)
-    for k in map(int, np.flatnonzero(is_over)):
+    for i in map(int, np.flatnonzero(is_over)):
+      k = self._lanes[i]
       with self._naming(meta_update, k, 'reset'):
-        new_states[k] = self._host.actors[k].init(
+        new_states[i] = self._host.actors[i].init(
           *trajectories.actor_keys(keys[k])
         )
     return tuple(new_states)
@@ -145,13 +166,14 @@ class HostGroup:
       keys: [n, ...], the `act_rng` of `MetaAgent.meta_gradient`.
 
     Returns:
-      θ and the keys of all steps, for every agent.
+      θ and the keys of all steps, for every own agent.
     """
     step_keys = np.asarray(self._make_step_keys(keys))
-    own_params = [self._placement.lane(params, k) for k in range(len(keys))]
+    own_keys = [step_keys[k] for k in self._lanes]
+    own_params = [self._placement.lane(params, k) for k in self._lanes]
     if self._acting_device is not None:
       own_params = jax.device_put(own_params, self._acting_device)
-    return list(zip(own_params, step_keys, strict=True))
+    return list(zip(own_params, own_keys, strict=True))
 
   def act(
     self, prepared: Prepared, states: host_actors.States, meta_update: int
@@ -160,7 +182,7 @@ class HostGroup:
 
     Args:
       prepared: from `prepare`.
-      states: the states of all actors.
+      states: the states of the own actors.
       meta_update: number of the meta-update, for messages.
 
     Returns:
@@ -169,10 +191,11 @@ class HostGroup:
     """
     self._fresh = None
     new_states, rollouts = [], []
-    for k, (params, step_keys) in enumerate(prepared):
-      with self._naming(meta_update, k), self._on_acting_device():
-        state, rollout = self._host.actors[k].unroll(
-          params, states[k], step_keys, self._starts
+    for i, (params, step_keys) in enumerate(prepared):
+      place = self._naming(meta_update, self._lanes[i])
+      with place, self._on_acting_device():
+        state, rollout = self._host.actors[i].unroll(
+          params, states[i], step_keys, self._starts
         )
       new_states.append(state)
       rollouts.append(rollout)
@@ -185,9 +208,19 @@ class HostGroup:
   def from_checkpoint(
     self, saved: host_actors.States
   ) -> tuple[host_actors.States, np.ndarray]:
-    """Restores saved states, see `HostActors.from_checkpoint`."""
+    """Restores saved states; called by all processes.
+
+    Args:
+      saved: from `to_checkpoint`.
+
+    Returns:
+      The states, and for all agents, also those of other processes, whether
+      their environments go on, [n], see `HostActors.from_checkpoint`.
+    """
     self._fresh = None
-    return self._host.from_checkpoint(saved)
+    states, own_goes_on = self._host.from_checkpoint(saved)
+    goes_on = self._placement.put_own(own_goes_on, parallel.BY_LANE)
+    return states, self._placement.fetch(goes_on)
 
   def close(self) -> None:
     """Closes all environments."""

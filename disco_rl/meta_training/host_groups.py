@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import chex
-import jax
 import numpy as np
 
+from disco_rl import parallel
 from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import host_actors
 from disco_rl.meta_training import host_group
@@ -19,13 +19,20 @@ States = dict[int, host_actors.States]  # By index of the group.
 class HostGroups:
   """Resets, saves and closes the groups on the host of a population.
 
+  Of several processes, each has the actors of the agents on its own devices.
+
   Attributes:
     groups: the groups, by their index in the population.
   """
 
-  def __init__(self, groups: Mapping[int, host_group.HostGroup]):
-    """Stores the groups."""
+  def __init__(
+    self,
+    groups: Mapping[int, host_group.HostGroup],
+    placement: parallel.Placement,
+  ):
+    """Stores the groups, and the devices of their agents."""
     self.groups = dict(groups)
+    self._placement = placement
 
   def reset(self, keys: Sequence[chex.PRNGKey]) -> States:
     """Makes new environments and resets them.
@@ -53,12 +60,16 @@ class HostGroups:
     return {
       i: group.reset_agents(
         state.groups[i].agents.actor,
-        _is_over(state.groups[i]),
+        self._is_over(state.groups[i]),
         keys[i],
         int(state.step) + 1,
       )
       for i, group in self.groups.items()
     }
+
+  def visible(self, states: States) -> list[Any]:
+    """Returns what agents see of their environments, by group on the host."""
+    return [self.groups[i].visible(own) for i, own in states.items()]
 
   def visible_specs(self) -> list[Any]:
     """Returns the specs of `visible`."""
@@ -90,7 +101,7 @@ class HostGroups:
     """
     return self.snapshots(
       {
-        i: nonfinite.clean_actors(own, _is_over(state.groups[i]))
+        i: nonfinite.clean_actors(own, self._is_over(state.groups[i]))
         for i, own in self.actors(state).items()
       }
     )
@@ -120,12 +131,6 @@ class HostGroups:
     for group in self.groups.values():
       group.close()
 
-
-def visible(states: States) -> list[Any]:
-  """Returns what agents see of their environments, by group on the host."""
-  return [host_actors.stack_visible(own) for own in states.values()]
-
-
-def _is_over(group: train_state.GroupState) -> np.ndarray:
-  """Returns which agents of a group are about to be reset, [n], bool."""
-  return np.asarray(jax.device_get(group.updates_left)) <= 0
+  def _is_over(self, group: train_state.GroupState) -> np.ndarray:
+    """Returns which agents of this process are about to be reset, bool."""
+    return np.asarray(self._placement.fetch_own(group.updates_left)) <= 0

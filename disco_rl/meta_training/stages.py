@@ -42,6 +42,7 @@ class StagedUpdate:
     """
     self._functions = functions
     self._hosts = hosts
+    self._placement = placement
     self._overlap_acting = overlap_acting
     whole: Any = parallel.REPLICATED
     by_lane: Any = parallel.BY_LANE
@@ -81,6 +82,11 @@ class StagedUpdate:
     act_keys, update_keys = map(
       self._functions.keys_by_group, jax.random.split(rng)
     )
+    own_keys = act_keys
+    if self._placement.num_processes > 1:
+      act_keys, update_keys = self._placement.put(
+        (act_keys, update_keys), parallel.BY_LANE
+      )
     number = int(state.step) + 1
     on_devices = self._hosts.without_actors(state)
     groups: list[Any] = list(state.groups)
@@ -88,7 +94,7 @@ class StagedUpdate:
     totals: list[Any] = []
     actor_states: host_groups.States = {}
     prepared = {
-      i: host.prepare(state.groups[i].agents.learner.params, act_keys[i])
+      i: host.prepare(state.groups[i].agents.learner.params, own_keys[i])
       for i, host in self._hosts.groups.items()
     }
     for i in self._order:

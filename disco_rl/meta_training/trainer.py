@@ -116,7 +116,8 @@ class Trainer:
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
     self.hosts = host_groups.HostGroups(
-      {i: own.host for i, own in enumerate(built) if own.host is not None}
+      {i: own.host for i, own in enumerate(built) if own.host is not None},
+      self._placement,
     )
     try:
       self.eta_spec = groups_lib.eta_spec(self._rules)
@@ -155,10 +156,11 @@ class Trainer:
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
-    visible = host_groups.visible(actor_states)
-    spec = jax.eval_shape(self._init, rng, eta, *visible)
+    specs = self.hosts.visible_specs()
+    spec = jax.eval_shape(self._init, rng, eta, *specs)
     self._placement.check_same('the state', spec)
-    footprint.check_state(spec, visible, self._placement.num_processes)
+    footprint.check_state(spec, specs, self._placement.num_processes)
+    visible = self.hosts.visible(actor_states)
     # Programs run on the devices of their arguments.
     arguments = self._placement.put(
       (jnp.asarray(rng), eta), parallel.REPLICATED
@@ -270,8 +272,7 @@ class Trainer:
       eta: the initial η.
     """
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
-    visible = host_groups.visible(actor_states)
-    state = jax.eval_shape(self._init, rng, eta, *visible)
+    state = jax.eval_shape(self._init, rng, eta, *self.hosts.visible_specs())
     state = self._placement.with_shardings(state, self._state_specs)
     return train_state.with_actors(state, self.hosts.snapshots(actor_states))
 
@@ -380,6 +381,6 @@ class Trainer:
     state = self._reset(
       self.hosts.without_actors(state),
       rng,
-      *host_groups.visible(actor_states),
+      *self.hosts.visible(actor_states),
     )
     return train_state.with_actors(state, actor_states)

@@ -78,19 +78,64 @@ def describe(what: str, tree: Any) -> dict[str, str]:
 
 
 def take_row(x: jax.Array, grid: np.ndarray, index: int) -> jax.Array:
-  """Copies one row of an array from the device that has it.
+  """Copies one row of an array from a device that has it.
 
   Args:
     x: [n, ...], sharded over the rows of the grid.
-    grid: devices of this process, [rows, columns].
-    index: index into axis 0.
+    grid: the devices, [rows, columns].
+    index: index into axis 0; this process must have devices of that row.
 
   Returns:
-    [...], on the first device of its row.
+    [...], on the first of these devices.
   """
   row, own = divmod(index, x.shape[0] // len(grid))
   shards = {shard.device: shard for shard in x.addressable_shards}
-  return shards[grid[row, 0]].data[own]
+  first = next(device for device in grid[row] if device in shards)
+  return shards[first].data[own]
+
+
+def own_rows(x: jax.Array, grid: np.ndarray) -> np.ndarray:
+  """Copies the rows of an array that this process has to the host.
+
+  Args:
+    x: [n, ...], sharded over the rows of a grid.
+    grid: the devices of this process, [own rows, own columns].
+
+  Returns:
+    [own n, ...].
+  """
+  shards = {shard.device: shard for shard in x.addressable_shards}
+  return np.concatenate([np.asarray(shards[row[0]].data) for row in grid])
+
+
+def own_part(
+  grid: np.ndarray, process_index: int, sizes: tuple[int, int]
+) -> tuple[range, range] | None:
+  """Returns which part of an array is on the devices of a process.
+
+  Args:
+    grid: devices, [rows, columns].
+    process_index: number of the process, see `jax.process_index`.
+    sizes: those of the axes that are sharded over rows and over columns.
+
+  Returns:
+    Its indices of both axes; None if the devices of any process are not a block
+    of the grid.
+  """
+  parts = {}
+  (num_rows, num_columns), (n, b) = grid.shape, sizes
+  for owner in {device.process_index for device in grid.flat}:
+    is_own = np.vectorize(lambda x, i=owner: x.process_index == i)(grid)
+    rows, columns = (np.flatnonzero(is_own.any(axis)) for axis in (1, 0))
+    top, bottom = int(rows[0]), int(rows[-1]) + 1
+    left, right = int(columns[0]), int(columns[-1]) + 1
+    if not is_own[top:bottom, left:right].all():
+      return None
+    parts[owner] = (
+      range(top * n // num_rows, bottom * n // num_rows),
+      range(left * b // num_columns, right * b // num_columns),
+    )
+  return parts[process_index]
 
 
 def stack_rows(
@@ -101,24 +146,22 @@ def stack_rows(
   """Stacks arrays, each on the devices of its row of a grid.
 
   Args:
-    parts: n arrays, [...].
-    sharding: of the result: axis 0 over the rows of a grid of devices of this
-      process, and another axis over its columns.
+    parts: arrays, [...]; those of this process's rows and columns.
+    sharding: of the result: axis 0 over the rows of a grid of devices, and
+      another axis over its columns.
     axis: that other axis.
 
   Returns:
     [n, ...].
   """
-  grid = sharding.mesh.devices
+  grid = sharding.mesh.local_mesh.devices
   size = len(parts) // len(grid)
   shards: list[jax.Array] = []
   for i, devices in enumerate(grid):
     row = jnp.stack(parts[i * size : (i + 1) * size])
     columns = jnp.split(row, len(devices), axis=axis)
     shards += map(jax.device_put, columns, devices)
-  return jax.make_array_from_single_device_arrays(
-    (len(parts), *parts[0].shape), sharding, shards
-  )
+  return _from_shards(shards, sharding)
 
 
 def _from_whole(x: Any, sharding: jax.sharding.Sharding) -> jax.Array:
@@ -153,12 +196,17 @@ def _from_part(
     The whole array.
   """
   part = jax.device_put(x, local)
-  shard_shape = part.sharding.shard_shape(part.shape)
-  counts = _shards_by_axis(sharding, part.ndim)
-  shape = tuple(n * size for n, size in zip(counts, shard_shape, strict=True))
-  return jax.make_array_from_single_device_arrays(
-    shape, sharding, [shard.data for shard in part.addressable_shards]
-  )
+  return _from_shards([x.data for x in part.addressable_shards], sharding)
+
+
+def _from_shards(
+  shards: Sequence[jax.Array], sharding: jax.sharding.NamedSharding
+) -> jax.Array:
+  """Makes an array of its shards, those on devices of this process."""
+  sizes = shards[0].shape
+  counts = _shards_by_axis(sharding, len(sizes))
+  shape = tuple(n * size for n, size in zip(counts, sizes, strict=True))
+  return jax.make_array_from_single_device_arrays(shape, sharding, shards)
 
 
 def _shards_by_axis(

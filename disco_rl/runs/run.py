@@ -146,7 +146,9 @@ def check_same_in_all(
     return
   sharded_checkpoint.check_installed()
   first = dict(command=config['command'], env=config['request'].get('env'))
-  group.check_same({**first, **flatten(config), **fingerprints})
+  # By their names, before the lists of a request that they were given in.
+  settings = flatten(config['settings'])
+  group.check_same({**first, **settings, **flatten(config), **fingerprints})
 
 
 def check_same_settings(

@@ -8,7 +8,6 @@ import time
 import numpy as np
 import pytest
 
-from disco_rl.runs import files
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 from tests.support import broken
@@ -32,28 +31,16 @@ KINDS = {
   'meta-train': ('meta-train', _META, 2),
   # Rows of the grid are agents of different processes.
   'agents': ('meta-train', [*_META, '--num-agents=4'], 2),
+  # Two processes have two agents of each environment each; four share them.
+  'mixed': ('meta-train', processes.mixed(), 2),
+  'agents on the host': (
+    'meta-train',
+    [*processes.mixed('catch_numpy'), '--num-agents=4'],
+    2,
+  ),
 }
-
-
-def _check_close(out, wanted):
-  """Checks that runs have the same files, with almost the same numbers."""
-  one, other = (metrics.read_csv(x / 'metrics.csv') for x in (out, wanted))
-  assert len(one) == len(other) > 0
-  for row, wanted_row in zip(one, other, strict=True):
-    assert row.keys() == wanted_row.keys()
-    for name, value in row.items():
-      np.testing.assert_allclose(
-        value, wanted_row[name], rtol=2e-3, atol=1e-4, err_msg=name
-      )
-  names = {x.name for x in wanted.glob('*.npz')} - {'state.npz'}
-  assert names == {x.name for x in out.glob('*.npz')} - {'state.npz'} != set()
-  for name in names:
-    arrays, wanted_arrays = (files.read_npz(x / name) for x in (out, wanted))
-    assert arrays.keys() == wanted_arrays.keys()
-    for key, array in arrays.items():
-      np.testing.assert_allclose(
-        array, wanted_arrays[key], rtol=2e-3, atol=1e-4, err_msg=key
-      )
+# Those with environments on the host, which another number of processes resets.
+ON_HOST = ('host', 'mixed', 'agents on the host')
 
 
 def test_two_processes_make_the_run_of_one(tmp_path):
@@ -62,7 +49,7 @@ def test_two_processes_make_the_run_of_one(tmp_path):
   started = processes.start('eval', *arguments, f'--out={one}', shape=(1, 2))
   results = processes.finish('eval', *arguments, f'--out={two}', shape=(2, 1))
   assert processes.wait(started)[0][0] == 0
-  _check_close(two, one)
+  processes.check_close(two, one)
   assert 'metrics:' in results[0][1] and str(two) not in results[1][1]
   assert not (two / 'state.npz').exists()
   # One process goes on.
@@ -84,7 +71,7 @@ def test_processes_and_devices_make_the_same_run(kind, tmp_path):
     out = tmp_path / str(shape[0])
     processes.finish(command, *arguments, f'--out={out}', shape=shape)
     if shape[0] > 1:
-      _check_close(out, tmp_path / '1')
+      processes.check_close(out, tmp_path / '1')
 
 
 @pytest.mark.slow
@@ -104,12 +91,12 @@ def test_a_run_is_resumed_by_other_numbers_of_processes(kind, tmp_path):
       command, f'--resume={out}', f'--steps={i * every}', shape=shape
     )
     assert ('environments on the host are reset' in results[0][2]) == (
-      kind == 'host'
+      kind in ON_HOST
     )
     assert (out / 'state.npz').exists() == (shape[0] == 1)
     assert (out / 'state.orbax').exists() == (shape[0] > 1)
-  if kind != 'host':
-    _check_close(out, whole)
+  if kind not in ON_HOST:
+    processes.check_close(out, whole)
 
 
 def _start(kind, out, **options):
@@ -141,7 +128,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('kind', ['device', 'host', 'meta-train'])
+@pytest.mark.parametrize('kind', ['device', 'host', 'meta-train', 'mixed'])
 def test_a_lost_process_ends_the_others(kind, whole, tmp_path):
   wanted, out = whole(kind), tmp_path / 'x'
   for round_, victim in enumerate((1, 0, 1, 0)):
@@ -180,15 +167,6 @@ def test_signals_stop_all_processes_together(
   runs.check_same_files(out, wanted)
 
 
-def _check_refused(results, out, *words):
-  for code, _, error in results:
-    assert code == 2, error
-    assert 'Traceback' not in error
-  errors = ' '.join(error for _, _, error in results)
-  assert all(word in errors for word in words), errors
-  assert not out.exists()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
   'own, words',
@@ -209,14 +187,16 @@ def test_processes_that_differ_are_refused(own, words, tmp_path):
     *(f'--out={out}', '--connect-timeout=60'),
   ]
   results = processes.wait(processes.start('eval', *arguments, own=own))
-  _check_refused(results, out, *words)
+  processes.check_refused(results, out, *words)
 
 
 @pytest.mark.slow
 def test_folders_that_differ_are_refused(tmp_path):
   own = [[f'--out={tmp_path / name}'] for name in 'ab']
   results = processes.wait(processes.start('eval', *_EVAL, own=own))
-  _check_refused(results, tmp_path / 'a', 'folder', str(tmp_path / 'b'))
+  processes.check_refused(
+    results, tmp_path / 'a', 'folder', str(tmp_path / 'b')
+  )
   assert not (tmp_path / 'b').exists()
 
 
@@ -226,16 +206,7 @@ def test_devices_that_do_not_divide_are_refused(tmp_path):
   results = processes.wait(
     processes.start('meta-train', *_META, '--devices=3', f'--out={out}')
   )
-  _check_refused(results, out, 'multiple of the 2 processes')
-
-
-@pytest.mark.slow
-def test_meta_training_on_the_host_needs_one_process(tmp_path):
-  out = tmp_path / 'x'
-  arguments = [x for x in _META if 'catch' not in x]
-  arguments += ['--env=catch_numpy', '--devices=2', f'--out={out}']
-  results = processes.wait(processes.start('meta-train', *arguments))
-  _check_refused(results, out, 'needs environments in JAX', 'catch_numpy')
+  processes.check_refused(results, out, 'multiple of the 2 processes')
 
 
 @pytest.mark.slow

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from disco_rl import parallel
+from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.environments import timesteps
+from disco_rl.meta_training import host_group
 from disco_rl.meta_training import stages
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import trajectories
@@ -325,6 +327,76 @@ def test_every_agent_has_an_environment_with_a_seed_of_its_own(settings):
   assert [env.is_closed for _, env in made] == [True, True, False, False]
   trainer.close()
   assert all(env.is_closed for _, env in made)
+
+
+def _fail(*_):
+  raise RuntimeError('as asked for')
+
+
+def test_a_process_acts_for_its_own_agents(settings):
+  """Two processes, here one after the other, act as one does."""
+  made, sizes = [], dict(num_agents=4)
+  trainer = _trainer([_hosted(settings, made=made, **sizes)])
+  state = _init(trainer)
+  whole = trainer.hosts.groups[0]
+  keys = jax.random.split(jax.random.PRNGKey(3), 4)
+  params = state.groups[0].agents.learner.params
+
+  def act(group):
+    states = group.reset(keys)
+    visible = group.visible(states)
+    states, _ = group.act(group.prepare(params, keys), states, 1)
+    over = [True] + [False] * (len(states) - 1)
+    states = group.reset_agents(states, np.asarray(over), keys[::-1], 2)
+    return jax.device_get((visible, states))
+
+  wanted_visible, wanted_states = act(whole)
+  env_fn = hosted.environment_fn(made=made, **BOARD)
+  guarded_fn = registry.as_environment_fn(env_fn)
+  make_env = lambda seed: guarded_fn(3, seed)
+  for lanes in (range(2), range(2, 4)):
+    made.clear()
+    own = host_group.HostGroup(
+      whole._actor,
+      make_env(lanes.start),
+      make_env,
+      range(4),
+      lanes,
+      trainer.config,
+      trainer._placement,
+      None,
+    )
+    visible, states = act(own)
+    assert [seed for seed, _ in made] == [*lanes]
+    _check_same(
+      visible, jax.tree.map(lambda x, own=lanes: x[own], wanted_visible)
+    )
+    _check_same(states[1], wanted_states[lanes[1]])
+    if lanes.start == 0:
+      _check_same(states[0], wanted_states[0])
+    else:
+      first = states[0].timestep.observation
+      assert not np.array_equal(first, wanted_states[2].timestep.observation)
+    # Of all agents, for the programs.
+    assert own.visible_spec() == whole.visible_spec()
+    assert own.rollouts_spec(params) == whole.rollouts_spec(params)
+    made[1][1].step = _fail
+    match = rf'as asked for.* \(meta-update 3, agent {lanes[1]}\)'
+    with pytest.raises(foreign.ForeignCodeError, match=match):
+      own.act(own.prepare(params, keys), states, 3)
+    own.close()
+    assert all(env.is_closed for _, env in made)
+  trainer.close()
+
+
+def test_processes_with_other_streams_of_each_agent_are_refused(
+  settings, monkeypatch
+):
+  monkeypatch.setattr(parallel.Placement, 'own_part', lambda *_: None)
+  made = []
+  with pytest.raises(ValueError, match=r'host, .* 1 rows \(lane_shards\) of 1'):
+    _trainer([_hosted(settings, made=made)])
+  assert len(made) == 1 and made[0][1].is_closed
 
 
 def test_environments_are_closed_if_a_later_group_cannot_be_built(settings):

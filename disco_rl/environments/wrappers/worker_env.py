@@ -95,9 +95,11 @@ def make(
   num_workers, timeout = settings.num_workers, settings.worker_timeout
   fields.check(fields.TIMEOUT, f'{name}.worker_timeout', timeout)
   if num_workers < 0 or (num_workers and batch_size % num_workers):
+    of_all = streams.own(batch_size).total
+    which = '' if of_all == batch_size else f' (of {of_all}) in each process'
     raise ValueError(
       f'num_workers must be 0 or divide the {batch_size} environments of '
-      f'{name}, got {num_workers}'
+      f'{name}{which}, got {num_workers}'
     )
   sequence = np.random.SeedSequence(settings.random_seed)
   # Some environments need seeds below 2**31.
