@@ -10,7 +10,7 @@ layers, each of which overrides those before it:
 `Layers.origins` records which layer a value came from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -22,12 +22,14 @@ from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import checks
+from disco_rl.config import experiments
 from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import networks
 from disco_rl.config import presets
 from disco_rl.config import requests
 from disco_rl.config import rule_settings
+from disco_rl.config import scaling
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import rule as rule_lib
 
@@ -52,9 +54,9 @@ EVALUATION: Mapping[str, Any] = dict(
 META_TRAINING: Mapping[str, Any] = dict(
   rule='disco',
   init=RANDOM,
-  env=['catch'],
+  env=None,  # A list; None for those of the preset, or else Catch.
   steps=800,
-  num_agents=2,
+  num_agents=None,  # None for those of the preset, or else `NUM_AGENTS`.
   eval_every=0,
   eval_env=[],
   seed=0,
@@ -62,10 +64,13 @@ META_TRAINING: Mapping[str, Any] = dict(
   checkpoint_replay='always',
   net=None,
   core=None,
+  preset=None,
+  scale=None,
   use=[],
   set=[],  # Texts `path=value`, of the command line.
   settings={},  # Path to value, from Python.
 )
+NUM_AGENTS = 2  # In each environment of meta-training without a preset.
 
 # Learning rates tuned on Catch, for evaluations.
 _LEARNING_RATES = {
@@ -178,6 +183,37 @@ def evaluation(
   return layers
 
 
+def complete_meta_training(request: Mapping[str, Any]) -> dict[str, Any]:
+  """Completes a request by what its preset decides.
+
+  Args:
+    request: see `META_TRAINING`.
+
+  Returns:
+    The same with a list of environments; without a preset, also with a number
+    of agents in each of them.
+
+  Raises:
+    ValueError: if the preset is unknown, or the scale is not valid.
+  """
+  request = dict(request)
+  preset, scale = request['preset'], request['scale']
+  if scale is not None:
+    scaling.parse(scale)
+    if preset is None:
+      raise ValueError(
+        'scale (--scale; in Python: scale=...) makes the sizes of a preset '
+        'smaller, but none is given (--preset; in Python: preset=...)'
+      )
+    request['scale'] = str(scaling.parse(scale))
+  envs = ['catch'] if preset is None else experiments.get(preset).envs
+  if request['env'] is None:
+    request['env'] = list(envs)
+  if preset is None and request['num_agents'] is None:
+    request['num_agents'] = NUM_AGENTS
+  return request
+
+
 def meta_training(
   request: Mapping[str, Any],
   rule: rule_lib.Rule | None,
@@ -201,17 +237,26 @@ def meta_training(
     The settings: groups (`meta`, `batching`, `agent`, `eval`), groups by name
     of the environment (`env`, `net`, `critic_net`), and single ones.
   """
+  request = complete_meta_training(request)
   objects = env_objects or {}
   envs = _environments(request['env'], objects)
   eval_envs = _environments(request['eval_env'], objects)
   if agent is not None and (request['net'] or request['core']):
     raise ValueError('agent settings have a network: leave out net and core')
+  preset = None
+  if request['preset'] is not None:
+    preset = experiments.Preset(
+      request['preset'], request['scale'], request['env']
+    )
+    preset.warn()
   networks_by_env, critics_by_env = {}, {}
   base_agent = _meta_agent(request, rule, agent, critic)
   for name in envs | eval_envs:
     own = base_agent.copy_and_resolve_references()
     if agent is None:
       suggested = None if name in objects else registry.suggested_network(name)
+      if preset is not None:
+        suggested = preset.network(suggested)
       networks.choose(own, request['net'] or suggested, request['core'])
     networks.match_critic(own)
     if critic is not None:  # Its own torso is kept.
@@ -235,7 +280,10 @@ def meta_training(
     dict(
       steps=request['steps'],
       seed=request['seed'],
-      num_agents=request['num_agents'],  # In each environment.
+      # One of the two is None: in each environment, or in all of them, which
+      # then have equal numbers, but for one more in the first ones.
+      num_agents=request['num_agents'],
+      total_agents=None,
       devices=request['devices'],
       lane_shards=None,  # Rows of devices; None for as many as divide agents.
       lanes_at_once=None,
@@ -273,20 +321,35 @@ def meta_training(
     if request['net'] is not None:
       layers.origins[path] = '--net'
     elif name not in objects and registry.suggested_network(name):
+      suggested = registry.suggested_network(name)
       layers.origins[path] = f'environment {name}'
+      if preset is not None and preset.network(suggested) != suggested:
+        layers.origins[path] = preset.origin
   if rule is not None:
     if agent is None:
       layers.mark(f'rule {rule.name}', rule.settings, 'agent')
     rate = meta_lib.FINE_TUNING_LEARNING_RATE
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
+  if preset is not None:
+    layers.apply(preset.origin, preset.values(layers, rule is not None))
+    own = preset.scaled_values(layers)
+    if request['num_agents'] is not None:
+      own = {k: x for k, x in own.items() if not k.endswith('_agents')}
+    if agent is None and critic is None:
+      own |= preset.network_values(layers)
+    layers.apply(preset.scaled_origin, own)
   _apply_user(layers, request)
+  _choose_num_agents(layers, request)
+  if preset is not None:
+    layers.apply(preset.scaled_origin, preset.derived_values(layers))
   layers.check()
   checks.check_rule_name(layers.settings.agent, base_agent.update_rule_name)
   for name in networks_by_env:
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
     raise ValueError('devices must be at least 1, got 0')
-  checks.check_host_environments(layers.settings, request['env'], objects)
+  counts = agents_by_env(layers.settings, request['env'])
+  checks.check_host_environments(layers.settings, counts, objects)
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
       'environments for evaluations (--eval-env; in Python: eval_envs=...) '
@@ -295,6 +358,32 @@ def meta_training(
   if layers.settings.eval.every:
     checks.check_evaluations(layers.settings, objects)
   return layers
+
+
+def agents_by_env(
+  settings: config_dict.ConfigDict, envs: Sequence[str]
+) -> dict[str, int]:
+  """Returns how many agents of meta-training each environment has.
+
+  Args:
+    settings: from `meta_training`.
+    envs: the environments, in the order of the request.
+
+  Returns:
+    Name of an environment to its number of agents.
+
+  Raises:
+    ValueError: if there are fewer agents than environments.
+  """
+  if settings.total_agents is None:
+    return dict.fromkeys(envs, settings.num_agents)
+  each, more = divmod(settings.total_agents, len(envs))
+  if not each:
+    raise ValueError(
+      f'total_agents ({settings.total_agents}) must be at least the number of '
+      f'environments ({len(envs)})'
+    )
+  return {name: each + (i < more) for i, name in enumerate(envs)}
 
 
 def meta_agent_settings(
@@ -322,6 +411,29 @@ def meta_config(settings: config_dict.ConfigDict) -> meta_lib.Config:
   weights = meta_lib.MetaLossWeights(**meta.pop('weights'))
   batching = batching_lib.from_settings(settings.batching, 'batching')
   return meta_lib.Config(batching=batching, weights=weights, **meta)
+
+
+def _choose_num_agents(
+  layers: layers_lib.Layers, request: Mapping[str, Any]
+) -> None:
+  """Makes sure that agents are counted in one of the two ways."""
+  users = {'--set', 'settings'}
+  names = ('num_agents', 'total_agents')
+  given = [
+    name
+    for name in names
+    if layers[name] is not None and layers.origins.get(name) in users
+  ]
+  if len(given) == 2:
+    raise ValueError(
+      'num_agents (in each environment) and total_agents (in all of them) '
+      'cannot both be given: leave one out'
+    )
+  for name in given:
+    other = names[name == 'num_agents']
+    layers.apply(layers.origins[name], {other: None})
+  if all(layers[name] is None for name in names):
+    raise ValueError('num_agents and total_agents cannot both be none')
 
 
 def _apply_user(layers: layers_lib.Layers, request: Mapping[str, Any]) -> None:

@@ -106,7 +106,9 @@ class Plan(plan_lib.Plan):
     """
     self._objects = objects = objects or Objects()
     self._evaluation: rule_evaluation.RuleEvaluation | None = None
-    self.request = requests.prepare(request, resolve.META_TRAINING)
+    self.request = resolve.complete_meta_training(
+      requests.prepare(request, resolve.META_TRAINING)
+    )
     if not self.request['env']:
       raise ValueError('meta-training needs at least one environment')
     if rule is None and self.request['init'] != resolve.RANDOM:
@@ -135,24 +137,36 @@ class Plan(plan_lib.Plan):
 
   def make_trainer(self) -> trainer_lib.Trainer:
     """Builds the agents; compiles nothing yet."""
+    return self._trainer_of(self._groups())
+
+  def _groups(self) -> list[groups.Group]:
+    """Returns the groups of agents, one per environment."""
     settings, objects = self.settings, self._objects
-    all_groups = [
+    counts = resolve.agents_by_env(settings, self.request['env'])
+    return [
       groups.Group(
         objects.env_fns.get(name)
         or registry.environment_fn(name, **settings.env[name]),
         resolve.meta_agent_settings(settings, name),
-        settings.num_agents,
+        num_agents,
         optimizer=objects.agent_optimizer,
         name=name,
       )
-      for name in self.request['env']
+      for name, num_agents in counts.items()
     ]
+
+  def _trainer_of(
+    self, all_groups: Sequence[groups.Group]
+  ) -> trainer_lib.Trainer:
+    """Builds the agents of groups; compiles nothing yet."""
+    settings, objects = self.settings, self._objects
     devices = objects.devices
     if devices is None:
       devices = device_choice.first_devices(settings.devices or 1)
     lane_shards = settings.lane_shards
     if lane_shards is None:
-      lane_shards = math.gcd(len(devices), settings.num_agents)
+      counts = resolve.agents_by_env(settings, self.request['env'])
+      lane_shards = math.gcd(len(devices), *counts.values())
     config = resolve.meta_config(settings)
     if objects.weights is not None:
       config = dataclasses.replace(config, weights=objects.weights)

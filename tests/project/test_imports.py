@@ -11,7 +11,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / 'disco_rl'
 # `WITHIN_A_LAYER`.
 LAYERS = (
   ('types', 'utils', 'compat', 'fields', 'installation', 'memory'),
-  ('optimizers', 'processes'),
+  ('arithmetic', 'optimizers', 'processes'),
   ('runs', 'device_choice'),
   ('environments', 'networks', 'value_fns'),
   ('update_rules',),
