@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from disco_rl import memory
 
 UNIT_GFLOP = 24.3
-_PRODUCT_SIZE = 2048
+PRODUCT_SIZE = 2048
 
 
 def make_unit() -> Callable[[], float]:
@@ -29,10 +29,10 @@ def make_unit() -> Callable[[], float]:
   A unit is the time of 24.3 GFLOP in 2048 x 2048 float32 products, about the
   arithmetic of a straightforward learner step on Catch.
   """
-  x = jnp.ones((_PRODUCT_SIZE, _PRODUCT_SIZE))
+  x = jnp.ones((PRODUCT_SIZE, PRODUCT_SIZE))
   product = jax.jit(lambda a, b: a @ b)
   product(x, x).block_until_ready()
-  scale = UNIT_GFLOP * 1e9 / (2 * _PRODUCT_SIZE**3)
+  scale = UNIT_GFLOP * 1e9 / (2 * PRODUCT_SIZE**3)
 
   def measure() -> float:
     start = time.perf_counter()
@@ -51,6 +51,11 @@ def measure_speed(num_measurements: int = 5) -> float:
   """
   unit = make_unit()
   return 1e9 * UNIT_GFLOP / min(unit() for _ in range(num_measurements))
+
+
+def is_accelerated() -> bool:
+  """Returns whether every device of JAX has arithmetic of its own."""
+  return jax.default_backend() != 'cpu'
 
 
 def of_program(traced: Any) -> float:

@@ -27,6 +27,7 @@ from disco_rl.cli import options
 from disco_rl.cli import run_options
 from disco_rl.config import experiments
 from disco_rl.config import meta_training as config_lib
+from disco_rl.config import populations
 from disco_rl.config import resolve
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import plan as meta_plan
@@ -104,6 +105,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='number of devices over which agents, or else their batches, are '
     'sharded; on CPU, one per core is faster if agents are small (default: 1)',
   )
+  add(
+    '--flops',
+    type=options.positive_number,
+    metavar='FLOP/S',
+    help='with --dry-run: arithmetic per second of one device, for the '
+    'estimated time, e.g. 1e14 (default: measured here)',
+  )
   run_options.add_run_arguments(
     parser,
     'meta.num_inner_updates=20, env.catch.rows=8, eval.steps=500',
@@ -137,7 +145,7 @@ def _describe_start(plan: meta_plan.Plan, a_run: run_lib.Run) -> str:
   del a_run
   envs = plan.request['env']
   init = plan.rule.name if plan.rule else plan.request['init']
-  num_agents = sum(resolve.agents_by_env(plan.settings, envs).values())
+  num_agents = sum(populations.agents_by_env(plan.settings, envs).values())
   where = ', '.join(envs)
   if len(envs) > _MANY:
     where = f'{len(envs)} environments'

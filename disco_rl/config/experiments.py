@@ -5,7 +5,7 @@ al., Nature 2025). What it leaves open is chosen here, see
 docs/published_experiment.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import fractions
 import logging
@@ -102,6 +102,19 @@ def get(name: str) -> Experiment:
   return utils.lookup(EXPERIMENTS, name, 'preset')
 
 
+def of_request(request: Mapping[str, Any]) -> 'Preset | None':
+  """Returns the preset of a request, if it has one.
+
+  Args:
+    request: see `resolve.META_TRAINING`, completed.
+  """
+  if request['preset'] is None:
+    return None
+  preset = Preset(request['preset'], request['scale'], request['env'])
+  preset.warn()
+  return preset
+
+
 class Preset:
   """An experiment at a scale, as settings of meta-training."""
 
@@ -119,13 +132,55 @@ class Preset:
     self._name = name
     self.origin = f'preset {name}'
     # The layer of what the scale makes smaller.
-    self.scaled_origin = self.origin
+    self._scaled_origin = self.origin
     if self._scale != 1:
-      self.scaled_origin = f'preset {name} at scale {self._scale}'
+      self._scaled_origin = f'preset {name} at scale {self._scale}'
 
-  def network(self, suggested: str | None) -> str | None:
-    """Returns the published network, given that of an environment."""
-    return self._experiment.networks.get(suggested, suggested)
+  def network(self, suggested: str | None) -> tuple[str | None, bool]:
+    """Returns the published network.
+
+    Args:
+      suggested: the network that is suggested for an environment.
+
+    Returns:
+      The name of the network, and whether it is another one.
+    """
+    network = self._experiment.networks.get(suggested, suggested)
+    return network, network != suggested
+
+  def apply(
+    self,
+    layers: layers_lib.Layers,
+    *,
+    chooses_agents: bool,
+    chooses_networks: bool,
+    is_fine_tuning: bool,
+  ) -> None:
+    """Changes settings that do not depend on those of the user.
+
+    Args:
+      layers: the settings of meta-training.
+      chooses_agents: whether the number of agents is that of the preset.
+      chooses_networks: whether the networks are made smaller by the scale.
+      is_fine_tuning: whether η is that of a trained rule, whose learning rate
+        is kept.
+    """
+    values = self._values()
+    if is_fine_tuning:
+      del values['meta.learning_rate']
+    layers.apply(self.origin, {k: x for k, x in values.items() if k in layers})
+    own, least = self._experiment, scaling.LEAST_BATCH
+    scaled: dict[str, Any] = {
+      'batching.batch_size': scaling.size(own.batch_size, self._scale, least)
+    }
+    if chooses_agents:
+      scaled |= dict(num_agents=None, total_agents=self._num_agents())
+    if chooses_networks and self._scale != 1:
+      for group in ('net', 'critic_net'):
+        for env, settings in layers[group].items():
+          path = f'{group}.{env}'
+          scaled |= scaling.network_widths(settings, path, self._scale)
+    layers.apply(self._scaled_origin, scaled)
 
   def warn(self) -> None:
     """Logs which of the published environments are missing."""
@@ -140,82 +195,11 @@ class Preset:
         experiment.missing,
       )
 
-  def values(
-    self, layers: layers_lib.Layers, is_trained: bool
-  ) -> dict[str, Any]:
-    """Returns the settings that do not depend on the scale.
-
-    Args:
-      layers: the settings of meta-training.
-      is_trained: whether η is that of a trained rule, which is fine-tuned.
-
-    Returns:
-      Path of a setting to its value, for the settings that exist in `layers`.
-    """
-    own = self._experiment
-    found: dict[str, Any] = {
-      'meta.num_inner_updates': own.num_inner_updates,
-      'meta.max_abs_update': own.max_abs_meta_update,
-      'meta.adam_per_agent': True,
-      'batching.rollout_length': own.rollout_length,
-      'batching.fresh_in_batch': True,
-      'agent.learning_rate': own.learning_rate,
-      'agent.max_abs_update': own.max_abs_update,
-      'agent.hyper_params.discount_factor': own.discount,
-      'agent.update_rule.value_discount': own.discount,
-      'agent.value_fn.discount_factor': own.discount,
-    }
-    if not is_trained:
-      found['meta.learning_rate'] = own.meta_learning_rate
-    for name, value in own.hyper_params.items():
-      found[f'agent.hyper_params.{name}'] = value
-    for env in self._envs:
-      # One network and one compiled program for all games.
-      found[f'env.{env}.full_action_space'] = True
-    return {k: v for k, v in found.items() if k in layers}
-
-  def scaled_values(self, layers: layers_lib.Layers) -> dict[str, Any]:
-    """Returns the sizes that the scale makes smaller.
-
-    Args:
-      layers: see `values`.
-
-    Returns:
-      Path of a setting to its value.
-    """
-    own, scale = self._experiment, self._scale
-    least = scaling.LEAST_BATCH
-    return {
-      'num_agents': None,
-      'total_agents': self._num_agents(),
-      'batching.batch_size': scaling.size(own.batch_size, scale, least),
-    }
-
-  def network_values(self, layers: layers_lib.Layers) -> dict[str, Any]:
-    """Returns the widths of networks, if the scale makes them smaller.
-
-    Args:
-      layers: the settings, with the networks at scale 1.
-
-    Returns:
-      Path of a setting to its value.
-    """
-    found: dict[str, Any] = {}
-    if self._scale != 1:
-      for group in ('net', 'critic_net'):
-        for env, settings in layers[group].items():
-          path = f'{group}.{env}'
-          found |= scaling.network_widths(settings, path, self._scale)
-    return found
-
-  def derived_values(self, layers: layers_lib.Layers) -> dict[str, Any]:
-    """Returns the settings that depend on sizes set elsewhere.
+  def apply_derived(self, layers: layers_lib.Layers) -> None:
+    """Changes settings that depend on sizes of the user, unless they are set.
 
     Args:
       layers: the settings, with the final sizes.
-
-    Returns:
-      Path of a setting to its value, without settings that a layer changed.
     """
     own, scale = self._experiment, self._scale
     batch_size = layers['batching.batch_size']
@@ -227,14 +211,40 @@ class Preset:
     capacity = scaling.size(own.replay_steps, scale) // length
     capacity = max(capacity, num_updates * num_envs)
     lifetimes = (scaling.size(x, scale, num_updates) for x in own.lifetimes)
-    found = {
+    found: dict[str, Any] = {
       'batching.num_envs': num_envs,
       'batching.replay_capacity': capacity - capacity % num_envs,
       'meta.lifetimes': tuple(
         dict.fromkeys(max(num_updates, x) for x in lifetimes)
       ),
     }
-    return {k: v for k, v in found.items() if k not in layers.origins}
+    layers.apply(
+      self._scaled_origin,
+      {k: x for k, x in found.items() if k not in layers.origins},
+    )
+
+  def _values(self) -> dict[str, Any]:
+    """Returns the settings that do not depend on the scale."""
+    own = self._experiment
+    values: dict[str, Any] = {
+      'meta.num_inner_updates': own.num_inner_updates,
+      'meta.learning_rate': own.meta_learning_rate,
+      'meta.max_abs_update': own.max_abs_meta_update,
+      'meta.adam_per_agent': True,
+      'batching.rollout_length': own.rollout_length,
+      'batching.fresh_in_batch': True,
+      'agent.learning_rate': own.learning_rate,
+      'agent.max_abs_update': own.max_abs_update,
+      'agent.hyper_params.discount_factor': own.discount,
+      'agent.update_rule.value_discount': own.discount,
+      'agent.value_fn.discount_factor': own.discount,
+    }
+    for name, value in own.hyper_params.items():
+      values[f'agent.hyper_params.{name}'] = value
+    for env in self._envs:
+      # One network and one compiled program for all games.
+      values[f'env.{env}.full_action_space'] = True
+    return values
 
   def _num_agents(self) -> int:
     """Returns the number of all agents, at least one per environment."""

@@ -10,7 +10,7 @@ layers, each of which overrides those before it:
 `Layers.origins` records which layer a value came from.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -26,10 +26,10 @@ from disco_rl.config import experiments
 from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import networks
+from disco_rl.config import populations
 from disco_rl.config import presets
 from disco_rl.config import requests
 from disco_rl.config import rule_settings
-from disco_rl.config import scaling
 from disco_rl.environments import registry
 from disco_rl.rule_zoo import rule as rule_lib
 
@@ -56,7 +56,7 @@ META_TRAINING: Mapping[str, Any] = dict(
   init=RANDOM,
   env=None,  # A list; None for those of the preset, or else Catch.
   steps=800,
-  num_agents=None,  # None for those of the preset, or else `NUM_AGENTS`.
+  num_agents=None,  # None for those of the preset, or else two.
   eval_every=0,
   eval_env=[],
   seed=0,
@@ -70,7 +70,6 @@ META_TRAINING: Mapping[str, Any] = dict(
   set=[],  # Texts `path=value`, of the command line.
   settings={},  # Path to value, from Python.
 )
-NUM_AGENTS = 2  # In each environment of meta-training without a preset.
 
 # Learning rates tuned on Catch, for evaluations.
 _LEARNING_RATES = {
@@ -183,37 +182,6 @@ def evaluation(
   return layers
 
 
-def complete_meta_training(request: Mapping[str, Any]) -> dict[str, Any]:
-  """Completes a request by what its preset decides.
-
-  Args:
-    request: see `META_TRAINING`.
-
-  Returns:
-    The same with a list of environments; without a preset, also with a number
-    of agents in each of them.
-
-  Raises:
-    ValueError: if the preset is unknown, or the scale is not valid.
-  """
-  request = dict(request)
-  preset, scale = request['preset'], request['scale']
-  if scale is not None:
-    scaling.parse(scale)
-    if preset is None:
-      raise ValueError(
-        'scale (--scale; in Python: scale=...) makes the sizes of a preset '
-        'smaller, but none is given (--preset; in Python: preset=...)'
-      )
-    request['scale'] = str(scaling.parse(scale))
-  envs = ['catch'] if preset is None else experiments.get(preset).envs
-  if request['env'] is None:
-    request['env'] = list(envs)
-  if preset is None and request['num_agents'] is None:
-    request['num_agents'] = NUM_AGENTS
-  return request
-
-
 def meta_training(
   request: Mapping[str, Any],
   rule: rule_lib.Rule | None,
@@ -237,26 +205,20 @@ def meta_training(
     The settings: groups (`meta`, `batching`, `agent`, `eval`), groups by name
     of the environment (`env`, `net`, `critic_net`), and single ones.
   """
-  request = complete_meta_training(request)
+  request = populations.complete(request)
   objects = env_objects or {}
-  envs = _environments(request['env'], objects)
-  eval_envs = _environments(request['eval_env'], objects)
+  envs = populations.environments(request['env'], objects)
+  eval_envs = populations.environments(request['eval_env'], objects)
   if agent is not None and (request['net'] or request['core']):
     raise ValueError('agent settings have a network: leave out net and core')
-  preset = None
-  if request['preset'] is not None:
-    preset = experiments.Preset(
-      request['preset'], request['scale'], request['env']
-    )
-    preset.warn()
+  preset = experiments.of_request(request)
   networks_by_env, critics_by_env = {}, {}
   base_agent = _meta_agent(request, rule, agent, critic)
   for name in envs | eval_envs:
     own = base_agent.copy_and_resolve_references()
     if agent is None:
       suggested = None if name in objects else registry.suggested_network(name)
-      if preset is not None:
-        suggested = preset.network(suggested)
+      suggested = preset.network(suggested)[0] if preset else suggested
       networks.choose(own, request['net'] or suggested, request['core'])
     networks.match_critic(own)
     if critic is not None:  # Its own torso is kept.
@@ -280,10 +242,8 @@ def meta_training(
     dict(
       steps=request['steps'],
       seed=request['seed'],
-      # One of the two is None: in each environment, or in all of them, which
-      # then have equal numbers, but for one more in the first ones.
-      num_agents=request['num_agents'],
-      total_agents=None,
+      num_agents=request['num_agents'],  # In each environment, or None for
+      total_agents=None,  # as many in all of them; the first have more.
       devices=request['devices'],
       lane_shards=None,  # Rows of devices; None for as many as divide agents.
       lanes_at_once=None,
@@ -295,9 +255,9 @@ def meta_training(
       checkpoint_every=25,  # Meta-updates.
       checkpoint_replay=request['checkpoint_replay'],
       max_nonfinite_updates=10,  # In a row.
-      env=_by_name(envs),
-      net=_by_name(networks_by_env),
-      critic_net=_by_name(critics_by_env),
+      env=populations.by_name(envs),
+      net=populations.by_name(networks_by_env),
+      critic_net=populations.by_name(critics_by_env),
       meta=meta,
       batching=batching,
       agent=base_agent,
@@ -309,7 +269,7 @@ def meta_training(
         num_seeds=2,
         learning_rate=1e-2,
         # None for the environments of meta-training.
-        env=_by_name(eval_envs) if eval_envs else None,
+        env=populations.by_name(eval_envs) if eval_envs else None,
         batching=dataclasses.asdict(batching_lib.Batching()),
       ),
     ),
@@ -321,9 +281,8 @@ def meta_training(
     if request['net'] is not None:
       layers.origins[path] = '--net'
     elif name not in objects and registry.suggested_network(name):
-      suggested = registry.suggested_network(name)
       layers.origins[path] = f'environment {name}'
-      if preset is not None and preset.network(suggested) != suggested:
+      if preset and preset.network(registry.suggested_network(name))[1]:
         layers.origins[path] = preset.origin
   if rule is not None:
     if agent is None:
@@ -331,24 +290,23 @@ def meta_training(
     rate = meta_lib.FINE_TUNING_LEARNING_RATE
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
   if preset is not None:
-    layers.apply(preset.origin, preset.values(layers, rule is not None))
-    own = preset.scaled_values(layers)
-    if request['num_agents'] is not None:
-      own = {k: x for k, x in own.items() if not k.endswith('_agents')}
-    if agent is None and critic is None:
-      own |= preset.network_values(layers)
-    layers.apply(preset.scaled_origin, own)
+    preset.apply(
+      layers,
+      chooses_agents=request['num_agents'] is None,
+      chooses_networks=agent is None and critic is None,
+      is_fine_tuning=rule is not None,
+    )
   _apply_user(layers, request)
-  _choose_num_agents(layers, request)
-  if preset is not None:
-    layers.apply(preset.scaled_origin, preset.derived_values(layers))
+  populations.choose_num_agents(layers)
+  if preset:
+    preset.apply_derived(layers)
   layers.check()
   checks.check_rule_name(layers.settings.agent, base_agent.update_rule_name)
   for name in networks_by_env:
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
     raise ValueError('devices must be at least 1, got 0')
-  counts = agents_by_env(layers.settings, request['env'])
+  counts = populations.agents_by_env(layers.settings, request['env'])
   checks.check_host_environments(layers.settings, counts, objects)
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
@@ -358,32 +316,6 @@ def meta_training(
   if layers.settings.eval.every:
     checks.check_evaluations(layers.settings, objects)
   return layers
-
-
-def agents_by_env(
-  settings: config_dict.ConfigDict, envs: Sequence[str]
-) -> dict[str, int]:
-  """Returns how many agents of meta-training each environment has.
-
-  Args:
-    settings: from `meta_training`.
-    envs: the environments, in the order of the request.
-
-  Returns:
-    Name of an environment to its number of agents.
-
-  Raises:
-    ValueError: if there are fewer agents than environments.
-  """
-  if settings.total_agents is None:
-    return dict.fromkeys(envs, settings.num_agents)
-  each, more = divmod(settings.total_agents, len(envs))
-  if not each:
-    raise ValueError(
-      f'total_agents ({settings.total_agents}) must be at least the number of '
-      f'environments ({len(envs)})'
-    )
-  return {name: each + (i < more) for i, name in enumerate(envs)}
 
 
 def meta_agent_settings(
@@ -411,29 +343,6 @@ def meta_config(settings: config_dict.ConfigDict) -> meta_lib.Config:
   weights = meta_lib.MetaLossWeights(**meta.pop('weights'))
   batching = batching_lib.from_settings(settings.batching, 'batching')
   return meta_lib.Config(batching=batching, weights=weights, **meta)
-
-
-def _choose_num_agents(
-  layers: layers_lib.Layers, request: Mapping[str, Any]
-) -> None:
-  """Makes sure that agents are counted in one of the two ways."""
-  users = {'--set', 'settings'}
-  names = ('num_agents', 'total_agents')
-  given = [
-    name
-    for name in names
-    if layers[name] is not None and layers.origins.get(name) in users
-  ]
-  if len(given) == 2:
-    raise ValueError(
-      'num_agents (in each environment) and total_agents (in all of them) '
-      'cannot both be given: leave one out'
-    )
-  for name in given:
-    other = names[name == 'num_agents']
-    layers.apply(layers.origins[name], {other: None})
-  if all(layers[name] is None for name in names):
-    raise ValueError('num_agents and total_agents cannot both be none')
 
 
 def _apply_user(layers: layers_lib.Layers, request: Mapping[str, Any]) -> None:
@@ -490,20 +399,3 @@ def _end_schedule(
       'lower agent.optimizer.warmup_updates'
     )
   layers.apply('--steps', {'agent.optimizer.total_updates': total})
-
-
-def _environments(
-  names: list[str], objects: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Returns environments by name, with their settings."""
-  envs: dict[str, Any] = {}
-  for name in names:
-    if name in envs:
-      raise ValueError(f'the environment {name} is given twice')
-    envs[name] = {} if name in objects else meta_lib.get_env_settings(name)
-  return envs
-
-
-def _by_name(groups: Mapping[str, Any]) -> config_dict.ConfigDict:
-  """Makes groups of settings whose names may contain dots."""
-  return config_dict.ConfigDict(dict(groups), allow_dotted_keys=True)

@@ -84,7 +84,7 @@ def network_widths(
   Returns:
     Path of a setting to its value, for the widths that the network has.
   """
-  found = {}
+  found: dict[str, Any] = {}
   for name, least in _WIDTHS.items():
     value = settings
     for part in name.split('.'):

@@ -25,10 +25,12 @@ from disco_rl import types
 from disco_rl.config import arguments
 from disco_rl.config import experiments
 from disco_rl.config import meta_training as config_lib
+from disco_rl.config import populations
 from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import objects as objects_lib
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import training
@@ -79,7 +81,7 @@ def meta_train(
   | rule_lib.Rule
   | types.MetaParams = resolve.RANDOM,
   num_updates: int = arguments.Default(resolve.META_TRAINING['steps']),
-  num_agents: int = arguments.Default(resolve.NUM_AGENTS),
+  num_agents: int = arguments.Default(populations.NUM_AGENTS),
   config: config_lib.Config | None = None,
   seed: int = arguments.Default(0),
   env_settings: Mapping[str, Mapping[str, Any]] | None = None,
@@ -175,16 +177,17 @@ def meta_train(
     }
     arguments.check_replaced(name, optimizer, replaced)
   rule = _initial_rule(init, agent_settings)
-  names, env_fns = None, {}
+  env_fns: dict[str, registry.EnvironmentFn] = {}
   if envs is not None:
     names, env_fns = _name_environments(envs)
-  elif preset is None:
+  elif preset is not None:
+    names = list(experiments.get(preset).envs)
+  else:
     raise ValueError('envs must be one or more environments without a preset')
   changes: dict[str, Any] = {}
-  known = experiments.get(preset).envs if names is None else names
-  unknown = sorted(set(env_settings or {}) - set(known))
+  unknown = sorted(set(env_settings or {}) - set(names))
   if unknown:
-    raise ValueError(f'env_settings of {unknown}, not among {known}')
+    raise ValueError(f'env_settings of {unknown}, not among {names}')
   for env, own in (env_settings or {}).items():
     schema.check_mapping(f'env_settings of {env}', own)
     changes |= {f'env.{env}.{name}': value for name, value in own.items()}
@@ -230,7 +233,7 @@ def meta_train(
     given,
     steps='num_updates',
   )
-  objects = plan_lib.Objects(
+  objects = objects_lib.Objects(
     env_fns=env_fns,
     agent_settings=agent_settings,
     critic=critic,

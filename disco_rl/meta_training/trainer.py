@@ -27,6 +27,7 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import callbacks
+from disco_rl.meta_training import alike
 from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
 from disco_rl.meta_training import host_groups
@@ -66,6 +67,8 @@ class Trainer:
     eta_spec: specs of η.
     group_names: names of the groups, all different.
     hosts: the groups on the host, which act outside of compiled programs.
+    placement: the devices.
+    overlap_acting: whether groups act on the host while the devices work.
   """
 
   def __init__(
@@ -107,14 +110,15 @@ class Trainer:
     """
     self.config = config
     self._groups = tuple(groups)
-    self._placement = placement or parallel.Placement()
-    self.group_names = groups_lib.check(groups, self._placement)
+    self.placement = placement or parallel.Placement()
+    self.group_names = groups_lib.check(groups, self.placement)
     self._env_names = ', '.join(self.group_names)
-    self._overlap_acting = overlap_acting
+    self.overlap_acting = overlap_acting
     self.num_agents = sum(group.num_agents for group in groups)
     built = self._build(env_seed, regularizer, acting_device)
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
+    self._same_as = alike.first_of_each(groups, built)
     self.hosts = host_groups.HostGroups(
       {i: own.host for i, own in enumerate(built) if own.host is not None}
     )
@@ -130,7 +134,7 @@ class Trainer:
       [group.num_agents for group in groups],
       list(self.hosts.groups),
       optimizer,
-      self._placement,
+      self.placement,
     )
     self._compile()
 
@@ -157,12 +161,10 @@ class Trainer:
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     visible = host_groups.visible(actor_states)
     spec = jax.eval_shape(self._init, rng, eta, *visible)
-    self._placement.check_same('the state', spec)
-    footprint.check_state(spec, visible, self._placement.num_processes)
+    self.placement.check_same('the state', spec)
+    footprint.check_state(spec, visible, self.placement.num_processes)
     # Programs run on the devices of their arguments.
-    arguments = self._placement.put(
-      (jnp.asarray(rng), eta), parallel.REPLICATED
-    )
+    arguments = self.placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     with callbacks.boundary(self._env_names):
       state = jax.block_until_ready(self._init(*arguments, *visible))
     return train_state.with_actors(state, actor_states)
@@ -180,13 +182,25 @@ class Trainer:
     rng = jax.random.PRNGKey(0) if rng is None else rng
     self.hosts.reset(self._functions.keys_by_group(rng))
     spec, _ = self._update_specs()
-    num_processes = self._placement.num_processes
+    num_processes = self.placement.num_processes
     state = footprint.check_state(
       spec, self.hosts.visible_specs(), num_processes
     )
     return footprint.check_update(
-      state, self._trace(), self._overlap_acting, num_processes
+      state, self._trace(), self.overlap_acting, num_processes
     )
+
+  def trace_all(
+    self,
+  ) -> tuple[TrainState, list[Any], list[footprint.Stage]]:
+    """Traces the programs of `update`, without a state.
+
+    Returns:
+      Specs of a state without actors on the host; specs of what agents see of
+      those, by group on the host; and the programs in their order.
+    """
+    spec, _ = self._update_specs()
+    return spec, self.hosts.visible_specs(), self._trace()
 
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
@@ -211,7 +225,7 @@ class Trainer:
       if num_resets:
         state = self._reset_over(state, jax.random.fold_in(rng, _RESET))
       state, log, group_logs = self._update(state, rng)
-      log, group_logs = self._placement.fetch((log, group_logs))
+      log, group_logs = self.placement.fetch((log, group_logs))
     group_logs = nonfinite.check_environments(
       self.group_names, state, group_logs, self.config.batching.num_envs
     )
@@ -261,7 +275,7 @@ class Trainer:
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     visible = host_groups.visible(actor_states)
     state = jax.eval_shape(self._init, rng, eta, *visible)
-    state = self._placement.with_shardings(state, self._state_specs)
+    state = self.placement.with_shardings(state, self._state_specs)
     return train_state.with_actors(state, self.hosts.snapshots(actor_states))
 
   def from_checkpoint(self, saved: TrainState) -> TrainState:
@@ -274,7 +288,7 @@ class Trainer:
       The state. Environments on the host without snapshots are reset.
     """
     saved = self.hosts.from_checkpoint(saved)
-    state = self._placement.put(
+    state = self.placement.put(
       self.hosts.without_actors(saved), self._state_specs
     )
     return train_state.with_actors(state, self.hosts.actors(saved))
@@ -309,7 +323,7 @@ class Trainer:
           groups_lib.build(
             group,
             self.config,
-            self._placement,
+            self.placement,
             regularizer,
             env_seed,
             acting_device,
@@ -331,19 +345,24 @@ class Trainer:
       self.config, [i in hosts.groups for i in range(len(self._groups))]
     )
     visible = (parallel.BY_BATCH,) * len(hosts.groups)
-    self._init = self._placement.compile(
+    self._init = self.placement.compile(
       functions.init_state, (whole, whole, *visible), specs
     )
-    self._reset = self._placement.compile(
+    self._reset = self.placement.compile(
       functions.reset_agents, (specs, whole, *visible), specs, donate=[0]
     )
     self._update: Any
     if hosts.groups:
       self._update = stages.StagedUpdate(
-        functions, hosts, self._placement, specs, self._overlap_acting
+        functions,
+        hosts,
+        self.placement,
+        specs,
+        self.overlap_acting,
+        self._same_as,
       )
     else:
-      self._update = self._placement.compile(
+      self._update = self.placement.compile(
         functions.update,
         (specs, whole),
         (specs, whole, parallel.BY_LANE),
