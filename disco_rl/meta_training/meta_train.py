@@ -162,6 +162,7 @@ def meta_train(
   device_choice.check_devices_of_run(devices)
   if out is not None:
     fields.check_path('out', out)
+  fields.check(fields.Field(str, optional=True), 'preset', preset)
   schema.check_as('num_updates', 'steps', num_updates)
   schema.check_as('eval_every', 'eval.every', eval_every)
   for name, group in dict(env_settings=env_settings, settings=settings).items():

@@ -33,6 +33,7 @@ def arguments(tmp_path, monkeypatch):
   return make
 
 
+@pytest.mark.slow
 def test_a_scaled_preset_is_resumed_bit_exact(tmp_path, arguments):
   """With replay, lifetimes and an environment on the host."""
   whole, parts = tmp_path / 'whole', tmp_path / 'parts'
