@@ -82,8 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--scale',
     metavar='1/N',
-    help='make the agents, batches, replay, lifetimes and networks of the '
-    'preset N times smaller, e.g. 1/64 for two cores',
+    help='make the agents, batches, replay and networks of the preset N times '
+    'smaller, e.g. 1/64 for two cores',
   )
   add(
     '--eval-every',

@@ -210,13 +210,12 @@ class Preset:
     length = layers['batching.rollout_length']
     capacity = scaling.size(own.replay_steps, scale) // length
     capacity = max(capacity, num_updates * num_envs)
-    lifetimes = (scaling.size(x, scale, num_updates) for x in own.lifetimes)
     found: dict[str, Any] = {
       'batching.num_envs': num_envs,
       'batching.replay_capacity': capacity - capacity % num_envs,
-      'meta.lifetimes': tuple(
-        dict.fromkeys(max(num_updates, x) for x in lifetimes)
-      ),
+      # At least one meta-update; not scaled, since agents with smaller batches
+      # do not learn in fewer updates.
+      'meta.lifetimes': tuple(max(num_updates, x) for x in own.lifetimes),
     }
     layers.apply(
       self._scaled_origin,

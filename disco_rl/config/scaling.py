@@ -1,9 +1,10 @@
 """Scales of experiments: the same structure with smaller sizes.
 
-Agents, batch, replay, lifetimes and the widths of networks are multiplied by
-the scale, down to the least of each. The number of inner updates, the length of
+Agents, batch, replay and the widths of networks are multiplied by the scale,
+down to the least of each. The number of inner updates, the length of
 trajectories and the rule keep their sizes, so that a meta-gradient has the same
-structure, and η fits every scale.
+structure, and η fits every scale. So do lifetimes, which are counted in
+updates: with smaller batches, agents do not learn in fewer of them.
 """
 
 from collections.abc import Mapping

@@ -96,12 +96,8 @@ def test_a_scale_divides_every_size(number):
   assert dense(part) == tuple(max(16, x // number) for x in dense(whole))
   critic = part.critic_net.catch.net_args.dense
   assert critic == tuple(max(16, 256 // number) for _ in range(2))
-  assert len(part.meta.lifetimes) == len(whole.meta.lifetimes)
-  for one, other in zip(part.meta.lifetimes, whole.meta.lifetimes, strict=True):
-    assert abs(one - other / number) <= 0.5
   # The structure, and the size of η, stay.
-  for name in ('num_inner_updates', 'learning_rate', 'max_abs_update'):
-    assert part.meta[name] == whole.meta[name]
+  assert part.meta == whole.meta
   assert part.agent.update_rule == whole.agent.update_rule
   assert part.batching.rollout_length == whole.batching.rollout_length
   assert layers.origins['batching.batch_size'] == (
@@ -117,7 +113,6 @@ def test_the_least_sizes():
   assert settings.total_agents == 2  # One in each environment.
   sizes = settings.batching
   assert (sizes.batch_size, sizes.num_envs, sizes.replay_capacity) == (2, 1, 20)
-  assert settings.meta.lifetimes == (20,)
   assert settings.net.catch.net_args.dense == (16, 16)
   resolve.meta_config(settings)
 
