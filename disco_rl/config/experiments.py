@@ -154,19 +154,17 @@ class Preset:
     *,
     chooses_agents: bool,
     chooses_networks: bool,
-    is_fine_tuning: bool,
   ) -> None:
     """Changes settings that do not depend on those of the user.
 
     Args:
-      layers: the settings of meta-training.
+      layers: the settings of meta-training; a learning rate of η that is set
+        already, that of fine-tuning, is kept.
       chooses_agents: whether the number of agents is that of the preset.
       chooses_networks: whether the networks are made smaller by the scale.
-      is_fine_tuning: whether η is that of a trained rule, whose learning rate
-        is kept.
     """
     values = self._values()
-    if is_fine_tuning:
+    if 'meta.learning_rate' in layers.origins:
       del values['meta.learning_rate']
     layers.apply(self.origin, {k: x for k, x in values.items() if k in layers})
     own, least = self._experiment, scaling.LEAST_BATCH

@@ -294,7 +294,6 @@ def meta_training(
       layers,
       chooses_agents=request['num_agents'] is None,
       chooses_networks=agent is None and critic is None,
-      is_fine_tuning=rule is not None,
     )
   _apply_user(layers, request)
   populations.choose_num_agents(layers)

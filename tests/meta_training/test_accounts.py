@@ -178,7 +178,7 @@ def test_words(monkeypatch):
     '4 agents on 2 devices, each with at least 4.0 GB (replay 3.0' in memory
   )
   assert '12,345 environment steps and 486.0 TFLOP (20,000.0 units)' in work
-  assert 'about 4.1 minutes at 1.0 TFLOP/s per device, as given' in time
+  assert 'about 4.0 minutes at 1.0 TFLOP/s per device, as given' in time
   monkeypatch.setattr(arithmetic, 'measure_speed', lambda: 1e12)
   _, _, time = accounts.describe(account)
   # The simulated devices share this machine.
