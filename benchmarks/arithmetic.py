@@ -10,12 +10,12 @@ For programs whose products no short formula gives, such as meta-gradients,
 `products` counts those of the traced program, loops as often as they run.
 """
 
-from collections.abc import Iterator
 import math
 from typing import Any
 
 import jax
-from jax.interpreters import partial_eval
+
+from disco_rl import arithmetic
 
 
 def learner_step(
@@ -170,7 +170,7 @@ def total(parts: dict[str, float]) -> float:
 
 
 def products(traced: jax.stages.Traced) -> float:
-  """Counts the products of a traced program that its results depend on.
+  """Counts the products of a traced program, see `arithmetic.of_program`.
 
   Convolutions are counted as products, with the zeros that images are padded
   with.
@@ -181,40 +181,4 @@ def products(traced: jax.stages.Traced) -> float:
   Returns:
     GFLOP.
   """
-  jaxpr = traced.jaxpr.jaxpr
-  used, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-  return 1e-9 * _flop(used)
-
-
-def _flop(jaxpr: Any) -> float:
-  """Counts the operations of the products and convolutions of a jaxpr."""
-  total_flop = 0.0
-  for eqn in jaxpr.eqns:
-    inner = [_flop(own) for own in inner_jaxprs(eqn)]
-    if eqn.primitive.name == 'dot_general':
-      left = eqn.invars[0].aval.shape
-      ((contracted, _), _) = eqn.params['dimension_numbers']
-      terms = math.prod(left[i] for i in contracted)
-      total_flop += 2.0 * terms * math.prod(eqn.outvars[0].aval.shape)
-    elif eqn.primitive.name == 'conv_general_dilated':
-      kernel = eqn.invars[1].aval.shape
-      # Of one output channel; in a derivative, any of its axes may be these.
-      channels = kernel[eqn.params['dimension_numbers'].rhs_spec[0]]
-      terms = math.prod(kernel) // channels
-      total_flop += 2.0 * terms * math.prod(eqn.outvars[0].aval.shape)
-    elif eqn.primitive.name == 'scan':
-      total_flop += eqn.params['length'] * sum(inner)
-    elif eqn.primitive.name == 'cond':
-      total_flop += max(inner)
-    else:
-      total_flop += sum(inner)
-  return total_flop
-
-
-def inner_jaxprs(eqn: Any) -> Iterator[Any]:
-  """Yields the programs that an operation contains."""
-  for value in eqn.params.values():
-    for own in value if isinstance(value, tuple | list) else [value]:
-      own = getattr(own, 'jaxpr', own)
-      if hasattr(own, 'eqns'):
-        yield own
+  return 1e-9 * arithmetic.of_program(traced)

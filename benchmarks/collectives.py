@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from benchmarks import arithmetic
 from disco_rl import memory
 
 # With the names that they have if they are asynchronous.
@@ -121,7 +120,7 @@ def _of_jaxpr(jaxpr: Any, axis: str) -> Traffic:
     if eqn.primitive.name in _SUMS and axis in eqn.params['axes']:
       total += Traffic(1, memory.of_arrays([x.aval for x in eqn.invars]))
       continue
-    inner = [_of_jaxpr(own, axis) for own in arithmetic.inner_jaxprs(eqn)]
+    inner = [_of_jaxpr(own, axis) for own in memory.jaxprs_of(eqn)]
     if eqn.primitive.name == 'cond':
       total += max(inner, key=lambda x: x.num_bytes)
     else:

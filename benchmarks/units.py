@@ -5,34 +5,14 @@ slow down together.
 """
 
 from collections.abc import Callable, Mapping
-import time
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-UNIT_GFLOP = 24.3
-_PRODUCT_SIZE = 2048
+from disco_rl import arithmetic
 
-
-def make_unit() -> Callable[[], float]:
-  """Makes a function that measures one unit, in seconds.
-
-  A unit is the time of 24.3 GFLOP in 2048 x 2048 float32 products, about the
-  arithmetic of a straightforward learner step on Catch.
-  """
-  x = jnp.ones((_PRODUCT_SIZE, _PRODUCT_SIZE))
-  product = jax.jit(lambda a, b: a @ b)
-  product(x, x).block_until_ready()
-  scale = UNIT_GFLOP * 1e9 / (2 * _PRODUCT_SIZE**3)
-
-  def measure() -> float:
-    start = time.perf_counter()
-    product(x, x).block_until_ready()
-    return scale * (time.perf_counter() - start)
-
-  return measure
+UNIT_GFLOP = arithmetic.UNIT_GFLOP
+make_unit = arithmetic.make_unit
 
 
 class Timing(NamedTuple):

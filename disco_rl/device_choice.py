@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from disco_rl import fields
 from disco_rl.processes import runtime
 
 
@@ -118,7 +119,7 @@ def acting_device(act_on: str) -> jax.Device | None:
     ) from None
 
 
-def simulate_cpu_devices(number: int) -> None:
+def simulate_cpu_devices(number: int, are_used: bool = True) -> None:
   """Makes JAX simulate several devices on CPU, unless the user chose a number.
 
   To be called before any operation of JAX. No effect on other platforms, nor
@@ -126,12 +127,14 @@ def simulate_cpu_devices(number: int) -> None:
 
   Args:
     number: how many devices are needed.
+    are_used: whether programs run on them; many more can be counted on.
   """
+  most = max(8, os.cpu_count() or 1) if are_used else fields.MAX_LANES
   is_chosen = (
     'JAX_NUM_CPU_DEVICES' in os.environ
     or 'device_count' in os.environ.get('XLA_FLAGS', '')
   )
-  if not is_chosen and 1 < number <= max(8, os.cpu_count() or 1):
+  if not is_chosen and 1 < number <= most:
     # JAX has started already in programs that call a command as a function.
     with contextlib.suppress(RuntimeError):
       jax.config.update('jax_num_cpu_devices', number)

@@ -52,9 +52,15 @@ class NotEnoughMemoryError(ValueError):
   Attributes:
     is_user_facing: whether the message is written for users, so that commands
       show it without a traceback.
+    estimate: what the run needs, if it is known.
   """
 
   is_user_facing = True
+
+  def __init__(self, message: str, estimate: 'Estimate | None' = None):
+    """Stores the estimate."""
+    super().__init__(message)
+    self.estimate = estimate
 
 
 class Estimate(NamedTuple):
@@ -70,12 +76,12 @@ class Estimate(NamedTuple):
 
   def describe(self) -> str:
     """Returns words for the total and the parts, the largest first."""
-    shown = ', '.join(f'{name} {_show(size)}' for name, size in self._ordered())
-    return f'{_show(self.needed)} ({shown})'
+    shown = ', '.join(f'{name} {show(size)}' for name, size in self._ordered())
+    return f'{show(self.needed)} ({shown})'
 
   def describe_free(self) -> str:
     """Returns words for what there is."""
-    return 'unknown' if self.free is None else _show(self.free)
+    return 'unknown' if self.free is None else show(self.free)
 
   def largest(self) -> str:
     """Returns the name of the largest part."""
@@ -103,7 +109,8 @@ def check(parts: Mapping[str, int], advice: Mapping[str, str]) -> Estimate:
     return estimate
   raise NotEnoughMemoryError(
     f'this run needs {estimate.describe()}, but this machine has '
-    f'{estimate.describe_free()} free: lower {advice[estimate.largest()]}'
+    f'{estimate.describe_free()} free: lower {advice[estimate.largest()]}',
+    estimate,
   )
 
 
@@ -141,6 +148,11 @@ def of_program(traced: Any) -> int:
     # Another version of JAX may represent programs differently. A run must not
     # fail because of its estimate; tests, which compare the numbers, do.
     return 0
+
+
+def jaxprs_of(eqn: Any) -> list[Any]:
+  """Returns the programs inside an operation, such as the body of a loop."""
+  return list(_find_jaxprs(eqn.params.values()))
 
 
 def available() -> int | None:
@@ -185,7 +197,7 @@ def _outputs(eqn: Any, dying: set[Any]) -> dict[Any, int]:
     dying: arrays that are not used after it.
   """
   name = eqn.primitive.name
-  if name not in _STORED and not _jaxprs(eqn):
+  if name not in _STORED and not jaxprs_of(eqn):
     return {}
   own = {var: _bytes(var.aval) for var in eqn.outvars}
   target = eqn.invars[0] if eqn.invars else None
@@ -195,7 +207,7 @@ def _outputs(eqn: Any, dying: set[Any]) -> dict[Any, int]:
     # The carry, whose shape is the same in every step, is updated in place. A
     # loop of one step allocates no more than its body.
     is_loop = eqn.params['length'] != 1
-    for var, inner in zip(eqn.outvars, _jaxprs(eqn)[0].outvars, strict=True):
+    for var, inner in zip(eqn.outvars, jaxprs_of(eqn)[0].outvars, strict=True):
       if not is_loop or var.aval.shape == inner.aval.shape:
         own[var] = 0
   elif name == 'while':
@@ -209,15 +221,10 @@ def _inside(eqn: Any) -> tuple[int, bool]:
   Args:
     eqn: the operation.
   """
-  inner = max((_peak(jaxpr) for jaxpr in _jaxprs(eqn)), default=0)
+  inner = max((_peak(jaxpr) for jaxpr in jaxprs_of(eqn)), default=0)
   if eqn.primitive.name == 'shard_map':
     inner *= eqn.params['mesh'].size
   return inner, eqn.primitive.name not in ('scan', 'while')
-
-
-def _jaxprs(eqn: Any) -> list[Any]:
-  """Returns the programs inside an operation, such as the body of a loop."""
-  return list(_find_jaxprs(eqn.params.values()))
 
 
 def _find_jaxprs(values: Iterable[Any]) -> Iterable[Any]:
@@ -306,7 +313,8 @@ def _number(text: str) -> int | None:
   return int(text) if text.strip().isdigit() else None
 
 
-def _show(size: float) -> str:
+def show(size: float) -> str:
+  """Formats a number of bytes."""
   if size >= 1e15:
     return f'{size / 1e12:.0f} TB'
   if size < 1e9:

@@ -122,7 +122,9 @@ def _simulate_devices(arguments: argparse.Namespace) -> None:
   if isinstance(number, int):
     device_choice = importlib.import_module('disco_rl.device_choice')
     # The processes have as many each; others are refused later.
-    device_choice.simulate_cpu_devices(number // (arguments.num_processes or 1))
+    device_choice.simulate_cpu_devices(
+      number // (arguments.num_processes or 1), not arguments.dry_run
+    )
 
 
 def _group() -> Any:

@@ -4,6 +4,8 @@
   disco-rl meta-train --init disco_103 --steps 50
   disco-rl meta-train --num-agents 8 --set meta.num_inner_updates=20
   disco-rl meta-train --env catch --env gym:CartPole-v1
+  disco-rl meta-train --preset disco57 --dry-run    # the published experiment
+  disco-rl meta-train --preset disco57 --scale 1/64 --env atari:Pong
   disco-rl meta-train --resume runs/my_rule
   disco-rl eval --rule runs/my_rule                 # train fresh agents with it
 
@@ -23,13 +25,17 @@ import argparse
 
 from disco_rl.cli import options
 from disco_rl.cli import run_options
+from disco_rl.config import experiments
 from disco_rl.config import meta_training as config_lib
+from disco_rl.config import populations
 from disco_rl.config import resolve
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import plan as meta_plan
 from disco_rl.rule_zoo import file_format
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
+
+_MANY = 8  # Environments; more are not listed.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     action='append',
     help='environment of a group of agents, in JAX or on the host, such as '
     'catch, gymnax:<id>, gym:<id> and atari:<Game>. May be repeated, in any '
-    'mixture (default: catch, 5x5)',
+    'mixture (default: those of the preset, or else catch, 5x5)',
   )
   add(
     '--steps',
@@ -64,7 +70,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   add(
     '--num-agents',
     type=options.whole_number,
-    help='agents in each environment (default: 2)',
+    help='agents in each environment (default: as many as the preset has, or '
+    'else 2)',
+  )
+  add(
+    '--preset',
+    help='settings and environments of a published experiment: '
+    f'{", ".join(experiments.EXPERIMENTS)}; other options override them. They '
+    'need many accelerators, see --scale and --dry-run',
+  )
+  add(
+    '--scale',
+    metavar='1/N',
+    help='make the agents, batches, replay and networks of the preset N times '
+    'smaller, e.g. 1/64 for two cores',
   )
   add(
     '--eval-every',
@@ -86,6 +105,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='number of devices over which agents, or else their batches, are '
     'sharded; on CPU, one per core is faster if agents are small (default: 1)',
   )
+  add(
+    '--flops',
+    type=options.positive_number,
+    metavar='FLOP/S',
+    help='with --dry-run: arithmetic per second of one device, for the '
+    'estimated time, e.g. 1e14 (default: measured here)',
+  )
   run_options.add_run_arguments(
     parser,
     'meta.num_inner_updates=20, env.catch.rows=8, eval.steps=500',
@@ -99,11 +125,19 @@ def run(arguments: argparse.Namespace) -> int:
     defaults=resolve.META_TRAINING,
     make_plan=meta_plan.Plan,
     plan_of_folder=meta_plan.plan_of_folder,
-    name_run=lambda plan: f'meta-{"-".join(plan.request["env"])}',
+    name_run=_name_run,
     describe_start=_describe_start,
     finish=lambda a_run, _: _report(a_run),
   )
   return run_options.run(arguments, command)
+
+
+def _name_run(plan: meta_plan.Plan) -> str:
+  """Returns the name of the run's folder."""
+  words = plan.request['env']
+  if len(words) > _MANY:
+    words = [plan.request['preset'] or f'{len(words)}-environments']
+  return f'meta-{"-".join(words)}'
 
 
 def _describe_start(plan: meta_plan.Plan, a_run: run_lib.Run) -> str:
@@ -111,8 +145,11 @@ def _describe_start(plan: meta_plan.Plan, a_run: run_lib.Run) -> str:
   del a_run
   envs = plan.request['env']
   init = plan.rule.name if plan.rule else plan.request['init']
-  num_agents = plan.settings.num_agents * len(envs)
-  return f'{num_agents} agents in {", ".join(envs)}, η from {init}'
+  num_agents = sum(populations.agents_by_env(plan.settings, envs).values())
+  where = ', '.join(envs)
+  if len(envs) > _MANY:
+    where = f'{len(envs)} environments'
+  return f'{num_agents} agents in {where}, η from {init}'
 
 
 def _report(a_run: run_lib.Run) -> None:

@@ -6,6 +6,7 @@ unless they collect values.
 
 import argparse
 from collections.abc import Sequence
+import math
 from typing import Any, NoReturn
 
 from disco_rl import fields
@@ -38,6 +39,19 @@ def whole_number(text: str) -> int:
     raise argparse.ArgumentTypeError(
       f'must be a whole number, got {fields.shorten(text)}'
     ) from None
+
+
+def positive_number(text: str) -> float:
+  """Parses the value of an option that must be a finite number above 0."""
+  try:
+    value = float(text)
+  except ValueError:
+    value = 0.0
+  if not 0 < value < math.inf:
+    raise argparse.ArgumentTypeError(
+      f'must be a number above 0, got {fields.shorten(text)}'
+    )
+  return value
 
 
 class _Store(argparse.Action):

@@ -129,6 +129,8 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
   Returns:
     The exit code.
   """
+  if getattr(arguments, 'flops', None) and not arguments.dry_run:
+    raise errors.UsageError('--flops is for the estimate of --dry-run only')
   say = console.say if runtime.is_writer() else lambda _: None
   with errors.as_usage_errors():
     if arguments.resume:
@@ -136,7 +138,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
     else:
       plan = command.make_plan(_make_request(arguments, command.defaults))
       if arguments.dry_run:
-        return _dry_run(plan)
+        return _dry_run(plan, getattr(arguments, 'flops', None))
       name = run_files.as_file_name(command.name_run(plan))
       a_run = plan.start(
         arguments.out or pathlib.Path('runs') / name,
@@ -149,17 +151,20 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
   return _execute(arguments.command, a_run, command.finish)
 
 
-def _dry_run(plan: Any) -> int:
-  """Checks a plan; prints its config, and on standard error its memory."""
-  estimates = plan.check_start()
-  if not runtime.is_writer():
-    return 0
-  print(json.dumps(plan.config, indent=2))
-  for name, estimate in estimates.items():
-    console.complain(
-      f'disco-rl {plan.command}: {name} needs at least {estimate.describe()}; '
-      f'free memory: {estimate.describe_free()}'
-    )
+def _dry_run(plan: Any, flops: float | None) -> int:
+  """Checks a plan; prints its config, and on standard error what it needs."""
+  found = plan.dry_run(flops)
+  if runtime.is_writer():
+    print(json.dumps(plan.config, indent=2))
+    for note in found.notes:
+      console.complain(f'disco-rl {plan.command}: {note}')
+    for name, estimate in found.estimates.items():
+      console.complain(
+        f'disco-rl {plan.command}: {name} needs at least '
+        f'{estimate.describe()}; free memory: {estimate.describe_free()}'
+      )
+  if found.error is not None:
+    raise found.error
   return 0
 
 

@@ -120,24 +120,27 @@ def check_streams(
 
 
 def check_host_environments(
-  settings: config_dict.ConfigDict, names: list[str], objects: Mapping[str, Any]
+  settings: config_dict.ConfigDict,
+  agents_by_env: Mapping[str, int],
+  objects: Mapping[str, Any],
 ) -> None:
   """Checks seeds and number of the environments of meta-training on the host.
 
   Args:
     settings: all settings.
-    names: names of the environments, in the order of their groups.
+    agents_by_env: name of every environment to its number of agents, in the
+      order of their groups.
     objects: those that are not in the registry, by name.
   """
-  num_agents = settings.num_agents
   sizes = batching_lib.from_settings(settings.batching, 'batching')
-  for i, name in enumerate(names):
+  first = settings.seed
+  for name, num_agents in agents_by_env.items():
     if name not in objects and registry.is_on_host(name):
-      first = settings.seed + i * num_agents
       seeds = range(first, first + num_agents)
       check_env_seeds(f'env.{name}', settings.env[name], seeds)
       own = settings.env[name]
       check_streams(f'env.{name}', name, own, sizes, num_agents)
+    first += num_agents
 
 
 def check_evaluations(

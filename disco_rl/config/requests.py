@@ -23,7 +23,7 @@ _ENTRIES: Mapping[str, fields.Field] = dict(
   steps=schema.SCHEMA['steps'],
   seed=schema.SCHEMA['seed'],
   num_seeds=schema.SCHEMA['num_seeds'],
-  num_agents=schema.SCHEMA['num_agents'],
+  num_agents=schema.SCHEMA['num_agents'],  # Also None.
   devices=schema.SCHEMA['devices'],
   net=_NAME_OR_NONE,
   core=_NAME_OR_NONE,
@@ -39,7 +39,7 @@ _SETTINGS_OF: Mapping[str, str] = dict(
   seed='seeds?',
   num_seeds='seeds',
   seeds='seeds',
-  num_agents='num_agents',
+  num_agents='(num|total)_agents',
   devices='devices',
   checkpoint_replay='checkpoint_replay',
   eval_every=r'eval\.every',
@@ -139,8 +139,9 @@ def prepare(
     if name in _ENTRIES:
       checked = fields.check(_ENTRIES[name], name, value)
       completed[name] = list(checked) if _ENTRIES[name] is _NAMES else checked
-  is_list = isinstance(defaults['env'], list)
-  fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
+  is_list = not isinstance(defaults['env'], str)
+  if completed['env'] is not None or not is_list:
+    fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
   check_said_once({}, [(path_of(x), f'--set {x}') for x in completed['set']])
   factories.import_modules(completed['use'])

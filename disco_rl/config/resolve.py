@@ -22,9 +22,11 @@ from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
 from disco_rl.config import checks
+from disco_rl.config import experiments
 from disco_rl.config import layers as layers_lib
 from disco_rl.config import meta_training as meta_lib
 from disco_rl.config import networks
+from disco_rl.config import populations
 from disco_rl.config import presets
 from disco_rl.config import requests
 from disco_rl.config import rule_settings
@@ -52,9 +54,9 @@ EVALUATION: Mapping[str, Any] = dict(
 META_TRAINING: Mapping[str, Any] = dict(
   rule='disco',
   init=RANDOM,
-  env=['catch'],
+  env=None,  # A list; None for those of the preset, or else Catch.
   steps=800,
-  num_agents=2,
+  num_agents=None,  # None for those of the preset, or else two.
   eval_every=0,
   eval_env=[],
   seed=0,
@@ -62,6 +64,8 @@ META_TRAINING: Mapping[str, Any] = dict(
   checkpoint_replay='always',
   net=None,
   core=None,
+  preset=None,
+  scale=None,
   use=[],
   set=[],  # Texts `path=value`, of the command line.
   settings={},  # Path to value, from Python.
@@ -201,17 +205,20 @@ def meta_training(
     The settings: groups (`meta`, `batching`, `agent`, `eval`), groups by name
     of the environment (`env`, `net`, `critic_net`), and single ones.
   """
+  request = populations.complete(request)
   objects = env_objects or {}
-  envs = _environments(request['env'], objects)
-  eval_envs = _environments(request['eval_env'], objects)
+  envs = populations.environments(request['env'], objects)
+  eval_envs = populations.environments(request['eval_env'], objects)
   if agent is not None and (request['net'] or request['core']):
     raise ValueError('agent settings have a network: leave out net and core')
+  preset = experiments.of_request(request)
   networks_by_env, critics_by_env = {}, {}
   base_agent = _meta_agent(request, rule, agent, critic)
   for name in envs | eval_envs:
     own = base_agent.copy_and_resolve_references()
     if agent is None:
       suggested = None if name in objects else registry.suggested_network(name)
+      suggested = preset.network(suggested)[0] if preset else suggested
       networks.choose(own, request['net'] or suggested, request['core'])
     networks.match_critic(own)
     if critic is not None:  # Its own torso is kept.
@@ -235,7 +242,8 @@ def meta_training(
     dict(
       steps=request['steps'],
       seed=request['seed'],
-      num_agents=request['num_agents'],  # In each environment.
+      num_agents=request['num_agents'],  # In each environment, or None for
+      total_agents=None,  # as many in all of them; the first have more.
       devices=request['devices'],
       lane_shards=None,  # Rows of devices; None for as many as divide agents.
       lanes_at_once=None,
@@ -247,9 +255,9 @@ def meta_training(
       checkpoint_every=25,  # Meta-updates.
       checkpoint_replay=request['checkpoint_replay'],
       max_nonfinite_updates=10,  # In a row.
-      env=_by_name(envs),
-      net=_by_name(networks_by_env),
-      critic_net=_by_name(critics_by_env),
+      env=populations.by_name(envs),
+      net=populations.by_name(networks_by_env),
+      critic_net=populations.by_name(critics_by_env),
       meta=meta,
       batching=batching,
       agent=base_agent,
@@ -261,7 +269,7 @@ def meta_training(
         num_seeds=2,
         learning_rate=1e-2,
         # None for the environments of meta-training.
-        env=_by_name(eval_envs) if eval_envs else None,
+        env=populations.by_name(eval_envs) if eval_envs else None,
         batching=dataclasses.asdict(batching_lib.Batching()),
       ),
     ),
@@ -274,19 +282,31 @@ def meta_training(
       layers.origins[path] = '--net'
     elif name not in objects and registry.suggested_network(name):
       layers.origins[path] = f'environment {name}'
+      if preset and preset.network(registry.suggested_network(name))[1]:
+        layers.origins[path] = preset.origin
   if rule is not None:
     if agent is None:
       layers.mark(f'rule {rule.name}', rule.settings, 'agent')
     rate = meta_lib.FINE_TUNING_LEARNING_RATE
     layers.apply(f'rule {rule.name}', {'meta.learning_rate': rate})
+  if preset is not None:
+    preset.apply(
+      layers,
+      chooses_agents=request['num_agents'] is None,
+      chooses_networks=agent is None and critic is None,
+    )
   _apply_user(layers, request)
+  populations.choose_num_agents(layers)
+  if preset:
+    preset.apply_derived(layers)
   layers.check()
   checks.check_rule_name(layers.settings.agent, base_agent.update_rule_name)
   for name in networks_by_env:
     networks.check_arguments(layers.settings.net[name], f'net.{name}')
   if layers.settings.devices < 1:
     raise ValueError('devices must be at least 1, got 0')
-  checks.check_host_environments(layers.settings, request['env'], objects)
+  counts = populations.agents_by_env(layers.settings, request['env'])
+  checks.check_host_environments(layers.settings, counts, objects)
   if eval_envs and not layers.settings.eval.every:
     raise ValueError(
       'environments for evaluations (--eval-env; in Python: eval_envs=...) '
@@ -378,20 +398,3 @@ def _end_schedule(
       'lower agent.optimizer.warmup_updates'
     )
   layers.apply('--steps', {'agent.optimizer.total_updates': total})
-
-
-def _environments(
-  names: list[str], objects: Mapping[str, Any]
-) -> dict[str, Any]:
-  """Returns environments by name, with their settings."""
-  envs: dict[str, Any] = {}
-  for name in names:
-    if name in envs:
-      raise ValueError(f'the environment {name} is given twice')
-    envs[name] = {} if name in objects else meta_lib.get_env_settings(name)
-  return envs
-
-
-def _by_name(groups: Mapping[str, Any]) -> config_dict.ConfigDict:
-  """Makes groups of settings whose names may contain dots."""
-  return config_dict.ConfigDict(dict(groups), allow_dotted_keys=True)

@@ -1,6 +1,6 @@
 """Checks that meta-training fits into memory, before it is allocated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from disco_rl import memory
@@ -45,21 +45,18 @@ def check_observations(
   memory.check(memory.per_process(parts, num_processes), _SIZES)
 
 
-def check_state(
-  spec: Any, on_host: Any = (), num_processes: int = 1
-) -> memory.Estimate:
-  """Raises a `ValueError` if a state does not fit into memory.
+def state_parts(spec: Any, on_host: Any = ()) -> dict[str, int]:
+  """Returns the memory of a state, by part.
 
   Args:
     spec: specs of a `trainer.TrainState`.
     on_host: specs of what actors on the host have, leaves of any shape.
-    num_processes: number of processes over which the run is sharded.
 
   Returns:
-    The estimate.
+    Name of a part to its bytes.
   """
   agents = [group.agents for group in spec.groups]
-  parts = {
+  return {
     'replay': memory.of_arrays([agent.buffer for agent in agents]),
     'agents': memory.of_arrays([agent.learner for agent in agents]),
     'environments': memory.of_arrays(
@@ -69,7 +66,35 @@ def check_state(
       (spec.eta, spec.opt_state, [group.opt_states for group in spec.groups])
     ),
   }
-  return memory.check(memory.per_process(parts, num_processes), _SIZES)
+
+
+def check_state(
+  spec: Any, on_host: Any = (), num_processes: int = 1
+) -> memory.Estimate:
+  """Raises a `ValueError` if a state does not fit into memory.
+
+  Args:
+    spec: specs of a `trainer.TrainState`.
+    on_host: see `state_parts`.
+    num_processes: number of processes over which the run is sharded.
+
+  Returns:
+    The estimate.
+  """
+  parts = state_parts(spec, on_host)
+  return check_parts(memory.per_process(parts, num_processes))
+
+
+def check_parts(parts: Mapping[str, int]) -> memory.Estimate:
+  """Raises a `ValueError` if a run does not fit into memory.
+
+  Args:
+    parts: name of a part to its bytes, in this process.
+
+  Returns:
+    The estimate.
+  """
+  return memory.check(parts, _SIZES)
 
 
 class Stage(NamedTuple):
@@ -77,6 +102,37 @@ class Stage(NamedTuple):
 
   traced: Any
   rollouts: Any = None  # Specs.
+  group: int | None = None  # Index of its group; None for all groups.
+
+
+def of_update(
+  stages: Sequence[Stage],
+  overlap: bool = False,
+  counts: Sequence[int] | None = None,
+  num_processes: int = 1,
+) -> int:
+  """Returns the memory of a meta-update besides the state, at its peak.
+
+  Args:
+    stages: the programs of a meta-update, in their order.
+    overlap: whether the rollouts of a stage are acted during the one before.
+    counts: how many groups in a row are like each group; None for one each.
+    num_processes: number of processes over which the run is sharded.
+
+  Returns:
+    The bytes.
+  """
+  rollouts = [
+    memory.of_arrays(stage.rollouts) // num_processes for stage in stages
+  ] + [0]
+  highest = 0
+  for i, stage in enumerate(stages):
+    following = rollouts[i + 1]
+    if counts and stage.group is not None and counts[stage.group] > 1:
+      following = max(following, rollouts[i])
+    size = memory.of_program(stage.traced) // num_processes + rollouts[i]
+    highest = max(highest, size + overlap * following)
+  return highest
 
 
 def check_update(
@@ -96,16 +152,8 @@ def check_update(
   Returns:
     The estimate.
   """
-  rollouts = [
-    memory.of_arrays(stage.rollouts) // num_processes for stage in stages
-  ] + [0]
-  step = max(
-    memory.of_program(stage.traced) // num_processes
-    + rollouts[i]
-    + overlap * rollouts[i + 1]
-    for i, stage in enumerate(stages)
-  )
-  return memory.check({**state.parts, 'a meta-update': step}, _SIZES)
+  step = of_update(stages, overlap, num_processes=num_processes)
+  return check_parts({**state.parts, 'a meta-update': step})
 
 
 def per_device(
@@ -113,14 +161,18 @@ def per_device(
   spec: train_state.TrainState,
   shards: train_state.TrainState,
   stages: Sequence[Stage],
+  overlap: bool = False,
+  counts: Sequence[int] | None = None,
 ) -> dict[str, int]:
   """Returns the memory that each device needs.
 
   Args:
     placement: the devices.
-    spec: specs of the state.
+    spec: specs of the state, without actors on the host.
     shards: how it is sharded, a prefix of `spec`.
     stages: the programs of a meta-update.
+    overlap: whether the rollouts of a stage are acted during the one before.
+    counts: how many groups in a row are like each group; None for one each.
 
   Returns:
     Bytes by part. Those of `'a meta-update'` are a lower bound, see `memory`;
@@ -129,24 +181,21 @@ def per_device(
   size = lambda *args: memory.of_arrays(placement.shards(*args))
   eta = (spec.eta, spec.opt_state)
   found = {'the rule': size(eta, (shards.eta, shards.opt_state))}
-
-  def add(name: str, part: Any, shard: Any) -> None:
-    found[name] = found.get(name, 0) + size(part, shard)
-
-  for group, own in zip(spec.groups, shards.groups, strict=True):
-    for name, part in footprint.parts(group.agents.learner).items():
-      add(name, part, own.agents.learner)
-    add('replay', group.agents.buffer, own.agents.buffer)
-    add(
-      'environments',
-      (group.agents.actor, group.agents.episodes),
-      (own.agents.actor, own.agents.episodes),
+  for i, group in enumerate(spec.groups):
+    number, own = counts[i] if counts else 1, shards.groups[i]
+    agents, agent_shards = group.agents, own.agents
+    parts = {
+      name: size(part, agent_shards.learner)
+      for name, part in footprint.parts(agents.learner).items()
+    }
+    parts['replay'] = size(agents.buffer, agent_shards.buffer)
+    parts['environments'] = size(
+      (agents.actor, agents.episodes),
+      (agent_shards.actor, agent_shards.episodes),
     )
-    add('the rule', group.opt_states, own.opt_states)
-  num_devices = len(placement.devices)
-  found['a meta-update'] = max(
-    (memory.of_program(stage.traced) + memory.of_arrays(stage.rollouts))
-    // num_devices
-    for stage in stages
-  )
+    parts['the rule'] = size(group.opt_states, own.opt_states)
+    for name, part in parts.items():
+      found[name] = found.get(name, 0) + number * part
+  step = of_update(stages, overlap, counts)
+  found['a meta-update'] = step // len(placement.devices)
   return found

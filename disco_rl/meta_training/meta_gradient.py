@@ -90,6 +90,12 @@ class MetaAgent:
     self._axis_name = batch_axis_name
     self._regularizer = regularizer
 
+  @property
+  def specs(self) -> tuple[types.SpecsTree, types.ActionSpec]:
+    """The specs of one observation and of one action."""
+    agent = self._agent
+    return agent.single_observation_spec, agent.single_action_spec
+
   def init(
     self, rng: chex.PRNGKey, actor_state: actors.ActorState | None = None
   ) -> AgentState:

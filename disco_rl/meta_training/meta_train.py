@@ -23,11 +23,14 @@ from disco_rl import fields
 from disco_rl import schema
 from disco_rl import types
 from disco_rl.config import arguments
+from disco_rl.config import experiments
 from disco_rl.config import meta_training as config_lib
+from disco_rl.config import populations
 from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import objects as objects_lib
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import training
@@ -68,20 +71,25 @@ class MetaTrained(rule_lib.Rule):
 
 
 def meta_train(
-  envs: str | registry.EnvironmentFn | Sequence[str | registry.EnvironmentFn],
+  envs: str
+  | registry.EnvironmentFn
+  | Sequence[str | registry.EnvironmentFn]
+  | None = None,
   *,
   init: str
   | os.PathLike[str]
   | rule_lib.Rule
   | types.MetaParams = resolve.RANDOM,
   num_updates: int = arguments.Default(resolve.META_TRAINING['steps']),
-  num_agents: int = arguments.Default(resolve.META_TRAINING['num_agents']),
+  num_agents: int = arguments.Default(populations.NUM_AGENTS),
   config: config_lib.Config | None = None,
   seed: int = arguments.Default(0),
   env_settings: Mapping[str, Mapping[str, Any]] | None = None,
   settings: Mapping[str, Any] | None = None,
   net: str | None = None,
   core: str | None = None,
+  preset: str | None = None,
+  scale: str | float | None = None,
   eval_every: int = arguments.Default(0),
   eval_envs: Sequence[str] = (),
   agent_settings: config_dict.ConfigDict | None = None,
@@ -99,11 +107,12 @@ def meta_train(
   Args:
     envs: environments in JAX or on the host, each with a group of agents: names
       (see `environments.registry`) or functions that make an environment from a
-      batch size and a seed.
+      batch size and a seed. None for those of the preset.
     init: the initial η: `'random'`, the name, file or run folder of a rule, a
       loaded rule, or η itself.
     num_updates: number of meta-updates, 800 by default.
-    num_agents: number of agents in each environment, 2 by default.
+    num_agents: number of agents in each environment; by default as many as the
+      preset has, or else 2.
     config: sizes and weights. By default those of the small reference setting;
       if `init` is a trained rule, with the learning rate
       `config.meta_training.FINE_TUNING_LEARNING_RATE`.
@@ -115,6 +124,9 @@ def meta_train(
     net: name of all agents' network, see `config.networks.choose`; None for the
       one that suits each environment. Not together with `agent_settings`.
     core: name of the networks' memory, e.g. `'lstm'`; None for none.
+    preset: name of a published experiment, see `config.experiments`, whose
+      settings and environments other arguments override.
+    scale: makes the preset smaller, e.g. `'1/64'`, see `config.scaling`.
     eval_every: number of meta-updates between evaluations with fresh agents,
       which are written to `out`; 0, the default, for none.
     eval_envs: names of environments for the evaluations; by default `envs`.
@@ -150,6 +162,7 @@ def meta_train(
   device_choice.check_devices_of_run(devices)
   if out is not None:
     fields.check_path('out', out)
+  fields.check(fields.Field(str, optional=True), 'preset', preset)
   schema.check_as('num_updates', 'steps', num_updates)
   schema.check_as('eval_every', 'eval.every', eval_every)
   for name, group in dict(env_settings=env_settings, settings=settings).items():
@@ -165,7 +178,13 @@ def meta_train(
     }
     arguments.check_replaced(name, optimizer, replaced)
   rule = _initial_rule(init, agent_settings)
-  names, env_fns = _name_environments(envs)
+  env_fns: dict[str, registry.EnvironmentFn] = {}
+  if envs is not None:
+    names, env_fns = _name_environments(envs)
+  elif preset is not None:
+    names = list(experiments.get(preset).envs)
+  else:
+    raise ValueError('envs must be one or more environments without a preset')
   changes: dict[str, Any] = {}
   unknown = sorted(set(env_settings or {}) - set(names))
   if unknown:
@@ -193,8 +212,10 @@ def meta_train(
     eval_every=eval_every,
     eval_env=[eval_envs] if isinstance(eval_envs, str) else eval_envs,
     steps=num_updates,
-    num_agents=num_agents,
+    num_agents=num_agents if arguments.is_given(num_agents) else None,
     seed=seed,
+    preset=preset,
+    scale=scale,
     devices=device_choice.default_number(resolve.META_TRAINING['devices'])
     if devices is None
     else len(devices),
@@ -213,7 +234,7 @@ def meta_train(
     given,
     steps='num_updates',
   )
-  objects = plan_lib.Objects(
+  objects = objects_lib.Objects(
     env_fns=env_fns,
     agent_settings=agent_settings,
     critic=critic,

@@ -7,22 +7,22 @@ import math
 import pathlib
 from typing import Any
 
-import jax
-from ml_collections import config_dict
-import optax
-
 from disco_rl import device_choice
 from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
+from disco_rl.config import populations
 from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.learning import actors
+from disco_rl.meta_training import accounts
+from disco_rl.meta_training import alike
 from disco_rl.meta_training import best_rule
 from disco_rl.meta_training import evaluation_tables
+from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups
-from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import objects as objects_lib
 from disco_rl.meta_training import pictures
 from disco_rl.meta_training import rule_evaluation
 from disco_rl.meta_training import trainer as trainer_lib
@@ -38,45 +38,6 @@ from disco_rl.runs import metrics
 from disco_rl.runs import plan as plan_lib
 from disco_rl.runs import plots
 from disco_rl.runs import run_folder
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Objects:
-  """Python objects that replace parts of a request; None for no replacement.
-
-  Attributes:
-    env_fns: environments that are not in the registry, by name.
-    agent_settings: settings of all agents, instead of those of the rule and the
-      environments.
-    critic: settings of the agents' critics, instead of the default.
-    weights: weights of the meta-loss by names of the rule's own terms, instead
-      of the settings.
-    regularizer: a further term of the meta-loss, see `trainer.Trainer`.
-    agent_optimizer: optimiser of the agents' parameters, see `Agent`.
-    meta_optimizer: optimiser of η, see `trainer.Trainer`.
-    devices: devices over which the work is sharded, instead of their number.
-  """
-
-  env_fns: Mapping[str, registry.EnvironmentFn] = dataclasses.field(
-    default_factory=dict
-  )
-  agent_settings: config_dict.ConfigDict | None = None
-  critic: types.ValueFnConfig | None = None
-  weights: Mapping[str, float] | None = None
-  regularizer: meta_loss.Regularizer | None = None
-  agent_optimizer: optax.GradientTransformation | None = None
-  meta_optimizer: optax.GradientTransformation | None = None
-  devices: Sequence[jax.Device] | None = None
-
-  @property
-  def are_needed(self) -> bool:
-    """Whether the run cannot be made from its request alone."""
-    ignored = ('devices',)
-    return any(
-      getattr(self, field.name)
-      for field in dataclasses.fields(self)
-      if field.name not in ignored
-    )
 
 
 class Plan(plan_lib.Plan):
@@ -95,7 +56,7 @@ class Plan(plan_lib.Plan):
     self,
     request: Mapping[str, Any],
     rule: rule_lib.Rule | None = None,
-    objects: Objects | None = None,
+    objects: objects_lib.Objects | None = None,
   ):
     """Resolves the settings; builds nothing yet.
 
@@ -104,9 +65,11 @@ class Plan(plan_lib.Plan):
       rule: the initial rule; None for that of the request.
       objects: Python objects that replace parts of the request.
     """
-    self._objects = objects = objects or Objects()
+    self._objects = objects = objects or objects_lib.Objects()
     self._evaluation: rule_evaluation.RuleEvaluation | None = None
-    self.request = requests.prepare(request, resolve.META_TRAINING)
+    self.request = populations.complete(
+      requests.prepare(request, resolve.META_TRAINING)
+    )
     if not self.request['env']:
       raise ValueError('meta-training needs at least one environment')
     if rule is None and self.request['init'] != resolve.RANDOM:
@@ -135,24 +98,36 @@ class Plan(plan_lib.Plan):
 
   def make_trainer(self) -> trainer_lib.Trainer:
     """Builds the agents; compiles nothing yet."""
+    return self._trainer_of(self._groups())
+
+  def _groups(self) -> list[groups.Group]:
+    """Returns the groups of agents, one per environment."""
     settings, objects = self.settings, self._objects
-    all_groups = [
+    counts = populations.agents_by_env(settings, self.request['env'])
+    return [
       groups.Group(
         objects.env_fns.get(name)
         or registry.environment_fn(name, **settings.env[name]),
         resolve.meta_agent_settings(settings, name),
-        settings.num_agents,
+        num_agents,
         optimizer=objects.agent_optimizer,
         name=name,
       )
-      for name in self.request['env']
+      for name, num_agents in counts.items()
     ]
+
+  def _trainer_of(
+    self, all_groups: Sequence[groups.Group]
+  ) -> trainer_lib.Trainer:
+    """Builds the agents of groups; compiles nothing yet."""
+    settings, objects = self.settings, self._objects
     devices = objects.devices
     if devices is None:
       devices = device_choice.first_devices(settings.devices or 1)
     lane_shards = settings.lane_shards
     if lane_shards is None:
-      lane_shards = math.gcd(len(devices), settings.num_agents)
+      counts = populations.agents_by_env(settings, self.request['env'])
+      lane_shards = math.gcd(len(devices), *counts.values())
     config = resolve.meta_config(settings)
     if objects.weights is not None:
       config = dataclasses.replace(config, weights=objects.weights)
@@ -174,31 +149,58 @@ class Plan(plan_lib.Plan):
   def make_trainable(self) -> training.Training:
     """Builds the agents and their training; compiles nothing yet."""
     trainer, settings = self.make_trainer(), self.settings
-    eta = None
-    if self.rule is not None:
-      eta = self.rule.eta
-      try:
-        file_format.check_like(
-          eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
-        )
-      except BaseException:
-        trainer.close()
-        raise
+    try:
+      self._check_eta(trainer)
+    except BaseException:
+      trainer.close()
+      raise
     return training.Training(
       trainer,
       settings.seed,
       settings.max_nonfinite_updates,
-      eta,
+      self.rule.eta if self.rule else None,
       saves_replay=settings.checkpoint_replay == 'always',
     )
 
-  def check_start(self) -> dict[str, memory.Estimate]:
-    """Checks a start, also of the evaluations, see `runs.plan.Plan`."""
-    estimates = super().check_start()
-    with contextlib.ExitStack() as opened:
-      for env, estimate in self._open_evaluation(opened).items():
-        estimates[f'an evaluation in {env}'] = estimate
-    return estimates
+  def dry_run(self, flops: float | None = None) -> plan_lib.DryRun:
+    """Checks a start, also of the evaluations, see `runs.plan.Plan`.
+
+    Groups that differ by their environment on the host only are traced once.
+    """
+    account = self._account()
+    notes = accounts.describe(account, flops)
+    parts = memory.per_process(account.parts, account.num_processes)
+    estimates: dict[str, memory.Estimate] = {}
+    try:
+      estimates['this run'] = footprint.check_parts(parts)
+      with contextlib.ExitStack() as opened:
+        for env, estimate in self._open_evaluation(opened).items():
+          estimates[f'an evaluation in {env}'] = estimate
+    except memory.NotEnoughMemoryError as error:
+      return plan_lib.DryRun(estimates, notes, error)
+    return plan_lib.DryRun(estimates, notes)
+
+  def _check_eta(self, trainer: trainer_lib.Trainer) -> None:
+    """Raises a `ValueError` if the initial rule is not of the right shape."""
+    if self.rule is not None:
+      file_format.check_like(
+        self.rule.eta, trainer.eta_spec, f'the parameters of {self.rule.name}'
+      )
+
+  def _account(self) -> accounts.Account:
+    """Counts what the run needs; compiles nothing."""
+    all_groups = self._groups()
+    counts = dict.fromkeys(range(len(all_groups)), 1)
+    if runtime.current() is None:
+      names = [
+        '' if name in self._objects.env_fns else name
+        for name in self.request['env']
+      ]
+      counts = alike.count(all_groups, names)
+    trainer = self._trainer_of([all_groups[i] for i in counts])
+    with contextlib.closing(trainer):
+      self._check_eta(trainer)
+      return accounts.of_trainer(trainer, list(counts.values()))
 
   def make_hooks(
     self,
@@ -360,7 +362,7 @@ def plan_of_folder(
   folder: run_folder.RunFolder,
   *,
   steps: int | None = None,
-  objects: Objects | None = None,
+  objects: objects_lib.Objects | None = None,
 ) -> Plan:
   """Makes the plan of the run in a folder.
 

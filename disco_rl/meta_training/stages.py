@@ -4,6 +4,7 @@ Groups on the host act before their program, while the devices run those of the
 groups before.
 """
 
+from collections.abc import Sequence
 import functools
 from typing import Any
 
@@ -30,6 +31,7 @@ class StagedUpdate:
     placement: parallel.Placement,
     specs: TrainState,
     overlap_acting: bool,
+    same_as: Sequence[int],
   ):
     """Maps the functions over devices; compiles nothing yet.
 
@@ -39,6 +41,7 @@ class StagedUpdate:
       placement: the devices.
       specs: how a state is sharded.
       overlap_acting: see `trainer.Trainer`.
+      same_as: for each group, the first one that runs the same program.
     """
     self._functions = functions
     self._hosts = hosts
@@ -50,16 +53,17 @@ class StagedUpdate:
     self._order = sorted(
       range(len(specs.groups)), key=lambda i: (i in hosts.groups, i)
     )
-    self._contribute = [
-      placement.compile(
+    own = {
+      i: placement.compile(
         functools.partial(functions.contribute_alone, i),
-        (whole, group, by_lane, by_lane)
+        (whole, specs.groups[i], by_lane, by_lane)
         + (parallel.ROLLOUTS,) * (i in hosts.groups),
-        (group, whole, by_lane),
+        (specs.groups[i], whole, by_lane),
         donate=[1],
       )
-      for i, group in enumerate(specs.groups)
-    ]
+      for i in set(same_as)
+    }
+    self._contribute = [own[i] for i in same_as]
     self._apply = placement.compile(
       functions.apply_all, (whole, whole), (whole, whole), donate=[0]
     )
@@ -141,7 +145,7 @@ class StagedUpdate:
         params = group.agents.learner.params
         acted = (self._hosts.groups[i].rollouts_spec(params),)
       traced = self._contribute[i].trace(spec.eta, group, keys, keys, *acted)
-      stages.append(footprint.Stage(traced, acted))
+      stages.append(footprint.Stage(traced, acted, i))
       totals.append(jax.tree.map(_as_spec, traced.out_info[1]))
     last = self._apply.trace(spec._replace(groups=()), totals)
     return [*stages, footprint.Stage(last)]

@@ -27,6 +27,7 @@ from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import callbacks
+from disco_rl.meta_training import alike
 from disco_rl.meta_training import footprint
 from disco_rl.meta_training import groups as groups_lib
 from disco_rl.meta_training import host_groups
@@ -66,6 +67,9 @@ class Trainer:
     eta_spec: specs of η.
     group_names: names of the groups, all different.
     hosts: the groups on the host, which act outside of compiled programs.
+    placement: the devices.
+    state_specs: how a state is sharded over them, a tree of specs.
+    overlap_acting: whether groups act on the host while the devices work.
   """
 
   def __init__(
@@ -107,17 +111,18 @@ class Trainer:
     """
     self.config = config
     self._groups = tuple(groups)
-    self._placement = placement or parallel.Placement()
-    self.group_names = groups_lib.check(groups, self._placement)
+    self.placement = placement or parallel.Placement()
+    self.group_names = groups_lib.check(groups, self.placement)
     self._env_names = ', '.join(self.group_names)
-    self._overlap_acting = overlap_acting
+    self.overlap_acting = overlap_acting
     self.num_agents = sum(group.num_agents for group in groups)
     built = self._build(env_seed, regularizer, acting_device)
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
+    self._same_as = alike.first_of_each(groups, built)
     self.hosts = host_groups.HostGroups(
       {i: own.host for i, own in enumerate(built) if own.host is not None},
-      self._placement,
+      self.placement,
     )
     try:
       self.eta_spec = groups_lib.eta_spec(self._rules)
@@ -131,7 +136,7 @@ class Trainer:
       [group.num_agents for group in groups],
       list(self.hosts.groups),
       optimizer,
-      self._placement,
+      self.placement,
     )
     self._compile()
 
@@ -158,13 +163,11 @@ class Trainer:
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     specs = self.hosts.visible_specs()
     spec = jax.eval_shape(self._init, rng, eta, *specs)
-    self._placement.check_same('the state', spec)
-    footprint.check_state(spec, specs, self._placement.num_processes)
+    self.placement.check_same('the state', spec)
+    footprint.check_state(spec, specs, self.placement.num_processes)
     visible = self.hosts.visible(actor_states)
     # Programs run on the devices of their arguments.
-    arguments = self._placement.put(
-      (jnp.asarray(rng), eta), parallel.REPLICATED
-    )
+    arguments = self.placement.put((jnp.asarray(rng), eta), parallel.REPLICATED)
     with callbacks.boundary(self._env_names):
       state = jax.block_until_ready(self._init(*arguments, *visible))
     return train_state.with_actors(state, actor_states)
@@ -182,12 +185,12 @@ class Trainer:
     rng = jax.random.PRNGKey(0) if rng is None else rng
     self.hosts.reset(self._functions.keys_by_group(rng))
     spec, _ = self._update_specs()
-    num_processes = self._placement.num_processes
+    num_processes = self.placement.num_processes
     state = footprint.check_state(
       spec, self.hosts.visible_specs(), num_processes
     )
     return footprint.check_update(
-      state, self._trace(), self._overlap_acting, num_processes
+      state, self._trace(), self.overlap_acting, num_processes
     )
 
   def memory_per_device(self) -> dict[str, int]:
@@ -196,10 +199,22 @@ class Trainer:
     No device's memory is checked, so that this works for devices that are not
     here. Environments on the host are reset.
     """
-    spec, _ = self._update_specs()
+    spec, _, stages = self.trace_all()
     return footprint.per_device(
-      self._placement, spec, self._state_specs, self._trace()
+      self.placement, spec, self.state_specs, stages, self.overlap_acting
     )
+
+  def trace_all(
+    self,
+  ) -> tuple[TrainState, list[Any], list[footprint.Stage]]:
+    """Traces the programs of `update`, without a state.
+
+    Returns:
+      Specs of a state without actors on the host; specs of what agents see of
+      those, by group on the host; and the programs in their order.
+    """
+    spec, _ = self._update_specs()
+    return spec, self.hosts.visible_specs(), self._trace()
 
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
@@ -224,7 +239,7 @@ class Trainer:
       if num_resets:
         state = self._reset_over(state, jax.random.fold_in(rng, _RESET))
       state, log, group_logs = self._update(state, rng)
-      log, group_logs = self._placement.fetch((log, group_logs))
+      log, group_logs = self.placement.fetch((log, group_logs))
     group_logs = nonfinite.check_environments(
       self.group_names, state, group_logs, self.config.batching.num_envs
     )
@@ -273,7 +288,7 @@ class Trainer:
     """
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     state = jax.eval_shape(self._init, rng, eta, *self.hosts.visible_specs())
-    state = self._placement.with_shardings(state, self._state_specs)
+    state = self.placement.with_shardings(state, self.state_specs)
     return train_state.with_actors(state, self.hosts.snapshots(actor_states))
 
   def from_checkpoint(self, saved: TrainState) -> TrainState:
@@ -286,8 +301,8 @@ class Trainer:
       The state. Environments on the host without snapshots are reset.
     """
     saved = self.hosts.from_checkpoint(saved)
-    state = self._placement.put(
-      self.hosts.without_actors(saved), self._state_specs
+    state = self.placement.put(
+      self.hosts.without_actors(saved), self.state_specs
     )
     return train_state.with_actors(state, self.hosts.actors(saved))
 
@@ -321,7 +336,7 @@ class Trainer:
           groups_lib.build(
             group,
             self.config,
-            self._placement,
+            self.placement,
             regularizer,
             env_seed,
             acting_device,
@@ -339,23 +354,28 @@ class Trainer:
     """Maps the functions of a meta-update over devices."""
     functions, hosts = self._functions, self.hosts
     whole: Any = parallel.REPLICATED
-    specs = self._state_specs = train_state.specs(
+    specs = self.state_specs = train_state.specs(
       self.config, [i in hosts.groups for i in range(len(self._groups))]
     )
     visible = (parallel.BY_BATCH,) * len(hosts.groups)
-    self._init = self._placement.compile(
+    self._init = self.placement.compile(
       functions.init_state, (whole, whole, *visible), specs
     )
-    self._reset = self._placement.compile(
+    self._reset = self.placement.compile(
       functions.reset_agents, (specs, whole, *visible), specs, donate=[0]
     )
     self._update: Any
     if hosts.groups:
       self._update = stages.StagedUpdate(
-        functions, hosts, self._placement, specs, self._overlap_acting
+        functions,
+        hosts,
+        self.placement,
+        specs,
+        self.overlap_acting,
+        self._same_as,
       )
     else:
-      self._update = self._placement.compile(
+      self._update = self.placement.compile(
         functions.update,
         (specs, whole),
         (specs, whole, parallel.BY_LANE),

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable, Mapping, Sequence, Set
 import contextlib
 import os
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 import warnings
 
 import disco_rl
@@ -28,6 +28,15 @@ _NO_REPLAY = (
   'the replay is not part of the checkpoint (--checkpoint-replay never; in '
   "Python: settings={'checkpoint_replay': 'never'}), and is filled again"
 )
+
+
+class DryRun(NamedTuple):
+  """What a run needs."""
+
+  # Words for the run, and for what else it does, to the memory it takes.
+  estimates: Mapping[str, memory.Estimate]
+  notes: Sequence[str] = ()  # On its devices and its time.
+  error: memory.NotEnoughMemoryError | None = None  # If it does not fit.
 
 
 class Plan(abc.ABC):
@@ -106,20 +115,24 @@ class Plan(abc.ABC):
   ) -> tuple[str, Mapping[str, float]]:
     """Summarises rows for the progress bar; `describe` of `sinks.Progress`."""
 
-  def check_start(self) -> dict[str, memory.Estimate]:
+  def dry_run(self, flops: float | None = None) -> DryRun:
     """Checks that the run can be started, without starting it.
 
-    Everything is built, environments on the host are reset, and programs are
-    traced; nothing is compiled or written, and no state is allocated.
+    Everything is built and traced, and environments on the host are reset;
+    nothing is compiled or written, and no state is allocated.
+
+    Args:
+      flops: FLOP/s of a device, for notes on time; None to measure it.
 
     Returns:
-      Words for the run, and for what else it does, to the memory it takes.
-
-    Raises:
-      ValueError: if something cannot be built, or there is not enough memory.
+      What the run needs; a `ValueError` if something cannot be built.
     """
-    with contextlib.closing(self.make_trainable()) as trainable:
-      return {'this run': trainable.check_memory()}
+    del flops
+    try:
+      with contextlib.closing(self.make_trainable()) as trainable:
+        return DryRun({'this run': trainable.check_memory()})
+    except memory.NotEnoughMemoryError as error:
+      return DryRun({}, error=error)
 
   def prepare(  # noqa: B027
     self, trainable: Any, state: Any, opened: contextlib.ExitStack

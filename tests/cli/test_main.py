@@ -110,6 +110,12 @@ def test_devices_are_simulated_on_cpu():
   )
   result = run()
   assert result.returncode == 0, result.stderr
+  # A dry run counts on more than there are of use.
+  more = ('--num-agents=64', '--flops=1e12')
+  words[1] = '--devices=64'
+  result = run(*more)
+  assert '64 agents on 64 devices, each with' in result.stderr, result.stderr
+  words[1] = '--devices=2'
   result = run(JAX_NUM_CPU_DEVICES='1')
   assert result.returncode == 2
   assert 'devices must be between 1 and 1, got 2' in result.stderr

@@ -1,5 +1,6 @@
 """Runs that do not fit into memory are refused before anything is allocated."""
 
+import json
 import re
 import resource
 
@@ -84,7 +85,8 @@ def test_a_dry_run_refuses_what_a_run_would(
   monkeypatch.setattr(memory, 'available', lambda: free)
   assert main.main([*words, '--dry-run']) == 2
   printed = capsys.readouterr()
-  assert re.search(message, printed.err) and not printed.out, printed.err
+  assert re.search(message, printed.err), printed.err
+  assert json.loads(printed.out)['settings']  # Shown nevertheless.
   assert not list(tmp_path.iterdir())
 
 

@@ -469,7 +469,7 @@ def test_the_memory_of_stages(settings):
   for overlap in (True, False):
     trainer = _trainer([on_host, in_jax], overlap=overlap)
     needed[overlap] = trainer.check_memory().parts
-    (_, acted), *_ = [stage for stage in trainer._trace() if stage.rollouts]
+    (_, acted, _), *_ = [stage for stage in trainer._trace() if stage.rollouts]
     state = _init(trainer)
     host = trainer.hosts.groups[0]
     keys = jax.random.split(jax.random.PRNGKey(0), 2)

@@ -1,12 +1,10 @@
 """Every benchmark runs, and measures what it says."""
 
-import functools
 import json
 import subprocess
 import sys
 
 import jax
-import jax.numpy as jnp
 import matplotlib.image
 import numpy as np
 import pytest
@@ -31,7 +29,6 @@ from benchmarks import start
 from benchmarks import table
 from benchmarks import training_iteration
 from benchmarks import units
-from disco_rl.networks import convolution
 
 
 def _check_row(row):
@@ -134,45 +131,6 @@ def test_arithmetic_counts_every_weight_matrix():
   np.testing.assert_allclose(lstm['one_step'], 2e-9 * batch_size * size)
   np.testing.assert_allclose(lstm['all_steps'], 6 * lstm['one_step'])
   np.testing.assert_allclose(problem.gflop, sum(parts.values()))
-
-
-def test_products_of_loops_branches_and_calls_are_counted():
-  x = jnp.ones((2, 3))
-  y = jnp.ones((3, 4))
-
-  @jax.jit
-  def function(x, y):
-    def body(carry, _):
-      return carry + x @ y, None
-
-    total, _ = jax.lax.scan(body, jnp.zeros((2, 4)), None, length=5)
-    total += jax.lax.cond(x[0, 0] > 0, lambda: x @ y, lambda: jnp.ones((2, 4)))
-    unused = y @ y.T
-    del unused
-    return jax.checkpoint(lambda: jnp.sum(total) * (x @ y))()
-
-  gflop = arithmetic.products(function.trace(x, y))
-  np.testing.assert_allclose(gflop, 1e-9 * (5 + 1 + 1) * 2 * 2 * 3 * 4)
-
-
-def test_convolutions_are_counted_as_products():
-  x, w = jnp.ones((2, 5, 4, 3)), jnp.ones((3, 3, 3, 6))
-
-  def loss(convolve, x, w):
-    return jnp.sum(jnp.square(convolve(x, w)))
-
-  for convolve in (
-    convolution.convolve_by_product,
-    lambda x, w: jax.lax.conv_general_dilated(
-      x, w, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC')
-    ),
-  ):
-    function = functools.partial(loss, convolve)
-    once = 1e-9 * 2 * (2 * 5 * 4) * (9 * 3 * 6)
-    traced = jax.jit(function).trace(x, w)
-    np.testing.assert_allclose(arithmetic.products(traced), once)
-    traced = jax.jit(jax.grad(function, (0, 1))).trace(x, w)
-    np.testing.assert_allclose(arithmetic.products(traced), 3 * once)
 
 
 def test_the_products_of_a_traced_learner_step_are_those_of_its_layers():

@@ -11,7 +11,7 @@ PACKAGE = pathlib.Path(__file__).parents[2] / 'disco_rl'
 # `WITHIN_A_LAYER`.
 LAYERS = (
   ('types', 'utils', 'compat', 'fields', 'installation', 'memory'),
-  ('optimizers', 'processes'),
+  ('arithmetic', 'optimizers', 'processes'),
   ('runs', 'device_choice'),
   ('environments', 'networks', 'value_fns'),
   ('update_rules',),
@@ -102,7 +102,7 @@ def test_devices_are_known_to_small_modules():
   processes = {'processes.arrays', 'processes.group', 'processes.runtime'}
   for name, known in (
     ('parallel', {'compat', 'types', 'device_choice', *processes}),
-    ('device_choice', {'processes.runtime'}),
+    ('device_choice', {'fields', 'processes.runtime'}),
   ):
     source = MODULES[name].read_text(encoding='utf-8')
     assert set(_imported_modules(source)) <= known

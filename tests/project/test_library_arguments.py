@@ -132,6 +132,8 @@ def _evaluate(env='catch', **arguments):
     ),
     (disco_rl.meta_train, dict(num_updates=0), 'num_updates must be a whole'),
     (disco_rl.meta_train, dict(num_agents='x'), 'num_agents must be a whole'),
+    (disco_rl.meta_train, dict(preset=5), 'preset must be a text'),
+    (disco_rl.meta_train, dict(preset='disco57', scale='2'), 'must be 1/N'),
     (disco_rl.meta_train, dict(seed=2**40), 'seed must be a whole number'),
     (disco_rl.meta_train, dict(eval_every=-1), 'eval_every must be a whole'),
     (disco_rl.meta_train, dict(eval_envs=5), 'eval_env must be a list'),
