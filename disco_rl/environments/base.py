@@ -64,6 +64,22 @@ class Environment(abc.ABC):
   ) -> tuple[Any, types.EnvironmentTimestep]:
     """Resets every stream; returns the same as `step`."""
 
+  def reset_shard(
+    self, rng_key: chex.PRNGKey, shard_key: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Resets the streams of this object, which are one shard of a batch.
+
+    Args:
+      rng_key: key of the whole batch, for what its shards have in common. By
+        default they have nothing in common.
+      shard_key: key of this shard; the same as `rng_key` if there is only one.
+
+    Returns:
+      The same as `reset`, which is equivalent if both keys are the same.
+    """
+    del rng_key
+    return self.reset(shard_key)
+
   @abc.abstractmethod
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of one stream's observation, without [B]."""

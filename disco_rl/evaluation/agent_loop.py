@@ -99,9 +99,11 @@ class AgentLoop:
     # Copied, since target parameters may share buffers with parameters.
     learner = utils.copy_tree(learner)
     if actor_state is None:
-      actor_state = self._actor.init(
-        *jax.random.split(parallel.shard_key(actor_rng, self._axis_name))
+      shard_rng, net_rng = jax.random.split(
+        parallel.shard_key(actor_rng, self._axis_name)
       )
+      env_rng, _ = jax.random.split(actor_rng)
+      actor_state = self._actor.init(env_rng, net_rng, shard_rng)
     spec = self._actor.rollout_spec(
       learner.params, actor_state, self._batching.rollout_length
     )

@@ -89,17 +89,27 @@ class _Actor:
     """Name of the environment, for messages."""
     return getattr(self._env, 'name', type(self._env).__name__)
 
-  def init(self, env_rng: chex.PRNGKey, net_rng: chex.PRNGKey) -> ActorState:
+  def init(
+    self,
+    env_rng: chex.PRNGKey,
+    net_rng: chex.PRNGKey,
+    shard_rng: chex.PRNGKey | None = None,
+  ) -> ActorState:
     """Resets the environment and the network.
 
     Args:
-      env_rng: key of the environment.
+      env_rng: key of the environment, over all shards of the batch.
       net_rng: key of the network's state.
+      shard_rng: key of the environment's streams, which differs between shards;
+        None if there is only one.
 
     Returns:
       The state before the first step.
     """
-    env_state, timestep = self._env.reset(env_rng)
+    if shard_rng is None:
+      env_state, timestep = self._env.reset(env_rng)
+    else:
+      env_state, timestep = self._env.reset_shard(env_rng, shard_rng)
     net_state = self._policy.initial_actor_state(net_rng, self._env.batch_size)
     return ActorState(env_state, timestep, net_state)
 

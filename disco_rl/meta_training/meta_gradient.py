@@ -107,7 +107,7 @@ class MetaAgent:
     learner_rng, actor_rng, critic_rng = jax.random.split(rng, 3)
     if actor_state is None:
       actor_state = self._actor.init(
-        parallel.shard_key(rng, self._axis_name), actor_rng
+        rng, actor_rng, parallel.shard_key(rng, self._axis_name)
       )
     with self._agent.boundary('its first state'):
       learner = self._agent.initial_learner_state(learner_rng)

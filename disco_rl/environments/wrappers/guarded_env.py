@@ -75,6 +75,18 @@ class GuardedEnvironment(base.Environment):
       result = self._env.reset(rng_key)
     return self._checked(result, 'reset')
 
+  def reset_shard(
+    self, rng_key: chex.PRNGKey, shard_key: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Resets the streams of one shard."""
+    self._num_steps = 0
+    with foreign.boundary(f'{self.name} failed in reset'):
+      if hasattr(self._env, 'reset_shard'):
+        result = self._env.reset_shard(rng_key, shard_key)
+      else:  # It may have the methods of an environment, but not its base.
+        result = self._env.reset(shard_key)
+    return self._checked(result, 'reset')
+
   def step(
     self, states: Any, actions: types.Array
   ) -> tuple[Any, types.EnvironmentTimestep]:
