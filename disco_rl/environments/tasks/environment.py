@@ -79,7 +79,9 @@ class TaskEnvironment(base.Environment):
     self.families = tuple(families)
     self._num_actions = num_actions
     self._log_scale = math.log(reward_scale)
-    branches = [_Branch(x, num_actions) for x in families.values()]
+    self._branches = branches = [
+      _Branch(x, num_actions) for x in families.values()
+    ]
     self._params_size = max(x.params.size for x in branches)
     self._stream_size = max(x.stream.size for x in branches)
     self._observation_size = max(x.family.observation_size for x in branches)
@@ -121,6 +123,24 @@ class TaskEnvironment(base.Environment):
   def family_index(self, states: TaskState) -> jax.Array:
     """Returns the index of the task's family in `families`, [], int32."""
     return states.task.family[0]
+
+  def inspect(self, states: TaskState) -> tuple[str, Any, Any]:
+    """Unpacks states, outside of compiled programs.
+
+    Args:
+      states: from `reset` or `step`.
+
+    Returns:
+      Name of the task's family, the family's parameters, and the states of its
+      streams, leaves [B, ...].
+    """
+    index = int(self.family_index(states))
+    branch = self._branches[index]
+    return (
+      self.families[index],
+      branch.params.unpack(states.task.params[0]),
+      jax.vmap(branch.stream.unpack)(states.stream),
+    )
 
   def draw_task(self, rng: chex.PRNGKey) -> Task:
     """Draws a task.

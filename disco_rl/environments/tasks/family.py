@@ -111,12 +111,12 @@ def pick_from(
   u: types.Array, low: types.Array | int, high: types.Array | int
 ) -> jax.Array:
   """Converts a number u in [0, 1) to one of low..high, equally likely."""
-  return low + pick(u, high - low + 1)
+  return jnp.asarray(low) + pick(u, high - low + 1)
 
 
 def between(u: types.Array, low: float, high: float) -> jax.Array:
   """Converts numbers u in [0, 1) to numbers between two bounds."""
-  return low + (high - low) * u
+  return low + (high - low) * jnp.asarray(u)
 
 
 def one_hot(index: types.Array, size: int) -> jax.Array:

@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Grids(family.Family):
-  """Grid worlds of random sizes with up to three objects.
+  """Grid worlds of random sizes with up to three objects, one of them good.
 
   Attributes:
     max_size: most rows and columns.
@@ -92,13 +92,15 @@ class Grids(family.Family):
     u = jax.random.uniform(scalar_rng, (7,))
     own = jax.random.uniform(object_rng, (4, _NUM_OBJECTS))
     num_objects = family.pick_from(u[0], 1, _NUM_OBJECTS)
+    index = jnp.arange(_NUM_OBJECTS)
     params = Params(
       height=family.pick_from(u[1], 3, self.max_size),
       width=family.pick_from(u[2], 3, self.max_size),
       slip=self.max_slip * u[3],
       cost=self.max_cost * jnp.maximum(2.0 * u[4] - 1.0, 0.0),
-      exists=jnp.arange(_NUM_OBJECTS) < num_objects,
-      rewards=2.0 * own[0] - 1.0,
+      exists=index < num_objects,
+      # That of the first is positive, so that there is something to find.
+      rewards=jnp.where(index == 0, own[0], 2.0 * own[0] - 1.0),
       ends=own[1] < self.share_of_ends,
       respawn=self.max_respawn * jnp.maximum(2.0 * own[2] - 1.0, 0.0),
       is_fixed=u[5] < self.share_of_fixed,
