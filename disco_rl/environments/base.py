@@ -1,11 +1,13 @@
 """The interface that all environments implement."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from disco_rl import types
@@ -15,6 +17,13 @@ from disco_rl import utils
 @types.chex_dataclass(frozen=True)
 class UnusedEnvState:
   """The `states` of environments that store their state internally."""
+
+
+class TaskFacts(NamedTuple):
+  """What is logged of an agent's task."""
+
+  family: jax.Array  # [], int32, index in `Environment.families`.
+  reward_scale: jax.Array  # [], factor of rewards.
 
 
 class Environment(abc.ABC):
@@ -28,9 +37,12 @@ class Environment(abc.ABC):
     is_jittable: whether `step` and `reset` are pure functions in JAX, which can
       be compiled together with acting and learning.
     batch_size: B.
+    families: names of the families of tasks, if `reset` draws a task; returns
+      are then logged by family, too.
   """
 
   is_jittable = False
+  families: Sequence[str] = ()
 
   def __init__(self, batch_size: int):
     """Initialises the batch.
@@ -79,6 +91,11 @@ class Environment(abc.ABC):
     """
     del rng_key
     return self.reset(shard_key)
+
+  def task_facts(self, states: Any) -> TaskFacts:
+    """Returns the family of the task in `states`, and its scale of rewards."""
+    del states
+    return TaskFacts(jnp.zeros([], jnp.int32), jnp.ones([]))
 
   @abc.abstractmethod
   def single_observation_spec(self) -> types.SpecsTree:

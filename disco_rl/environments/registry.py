@@ -231,13 +231,10 @@ def default_settings(name: str) -> config_dict.ConfigDict:
 
 
 def settings_fields(name: str) -> Mapping[str, fields.Field]:
-  """Returns the declared types and ranges of an environment's settings.
+  """Returns the declared types and ranges of settings, by path.
 
   Args:
     name: see `known_names`.
-
-  Returns:
-    Name of a setting to its field; dots separate groups.
   """
   return _make_fields(name, _find(name))
 

@@ -1,12 +1,11 @@
 """Groups of agents that train η together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 from typing import NamedTuple
 
 import jax
 from ml_collections import config_dict
-import numpy as np
 import optax
 
 from disco_rl import agent as agent_lib
@@ -159,30 +158,3 @@ def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
   for i, spec in enumerate(specs):
     file_format.check_like(spec, specs[0], f'the parameters of group {i}')
   return specs[0]
-
-
-def average_names(names: Sequence[str]) -> list[str]:
-  """Returns the names of the averages of `average_returns`, by group."""
-  return [f'{what}/{name}' for name in names for what in ('episodes', 'return')]
-
-
-def average_returns(
-  names: Sequence[str], logs: Sequence[Mapping[str, np.ndarray]]
-) -> dict[str, float]:
-  """Averages the returns of each group's episodes.
-
-  Args:
-    names: names of the groups.
-    logs: `meta_gradient.EPISODE_LOG` of the agents of each group.
-
-  Returns:
-    `episodes/NAME`, and `return/NAME`, which is NaN without episodes.
-  """
-  averages = {}
-  for name, log in zip(names, logs, strict=True):
-    episodes, total = (
-      float(np.sum(log[key])) for key in meta_gradient.EPISODE_LOG
-    )
-    averages[f'episodes/{name}'] = episodes
-    averages[f'return/{name}'] = total / episodes if episodes else np.nan
-  return averages

@@ -18,6 +18,7 @@ from disco_rl import optimizers
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
+from disco_rl.environments import base
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import faults
@@ -31,8 +32,10 @@ _REPLAY = 2**31
 
 # Entries of a meta-gradient's log that are sums over episodes, not averages.
 EPISODE_LOG = ('num_episodes', 'total_return')
+# Entries with facts about an agent's task.
+TASK_LOG = base.TaskFacts._fields
 # Entries that cannot be averaged over agents.
-NOT_AVERAGED = (*EPISODE_LOG, faults.METRIC)
+NOT_AVERAGED = (*EPISODE_LOG, *TASK_LOG, faults.METRIC)
 
 
 class AgentState(NamedTuple):
@@ -89,6 +92,11 @@ class MetaAgent:
     self._batching = config.batching
     self._axis_name = batch_axis_name
     self._regularizer = regularizer
+
+  @property
+  def families(self) -> tuple[str, ...]:
+    """Names of the families of tasks of the agent's environment."""
+    return self._actor.families
 
   def init(
     self, rng: chex.PRNGKey, actor_state: actors.ActorState | None = None
@@ -223,6 +231,7 @@ class MetaAgent:
     log = {
       **self._count_rewards(fresh.rewards),
       **{name: getattr(finished, name) for name in EPISODE_LOG},
+      **self._actor.task_facts(state.actor)._asdict(),
     }
     fresh = jax.vmap(replay.to_stored)(fresh)
     buffer, batches = self._next_batches(

@@ -120,9 +120,9 @@ class TaskEnvironment(base.Environment):
     """Advances every stream, starting a new episode where one ends."""
     return self._step(states, actions)
 
-  def family_index(self, states: TaskState) -> jax.Array:
-    """Returns the index of the task's family in `families`, [], int32."""
-    return states.task.family[0]
+  def task_facts(self, states: TaskState) -> base.TaskFacts:
+    """Returns the family of the task, and its scale of rewards."""
+    return base.TaskFacts(states.task.family[0], states.task.scale[0])
 
   def inspect(self, states: TaskState) -> tuple[str, Any, Any]:
     """Unpacks states, outside of compiled programs.
@@ -134,7 +134,7 @@ class TaskEnvironment(base.Environment):
       Name of the task's family, the family's parameters, and the states of its
       streams, leaves [B, ...].
     """
-    index = int(self.family_index(states))
+    index = int(states.task.family[0])
     branch = self._branches[index]
     return (
       self.families[index],

@@ -53,6 +53,7 @@ class GuardedEnvironment(base.Environment):
       self._action_spec = env.single_action_spec()
       # Specs may be objects whose attributes fail.
       self.is_jittable = bool(env.is_jittable)
+      self.families = tuple(getattr(env, 'families', ()))
       self._layout = layouts.make_layout(
         name, env.batch_size, self._observation_spec
       )
@@ -106,6 +107,12 @@ class GuardedEnvironment(base.Environment):
         'the state before',
       )
     return new_states, timestep
+
+  def task_facts(self, states: Any) -> base.TaskFacts:
+    """Returns the family of the task in `states`, and its scale of rewards."""
+    if not self.families:
+      return super().task_facts(states)
+    return self._env.task_facts(states)
 
   def trace(self) -> None:
     """Traces `reset` and `step` in JAX, to detect errors before a run."""
