@@ -89,11 +89,6 @@ class _Actor:
     """Name of the environment, for messages."""
     return getattr(self._env, 'name', type(self._env).__name__)
 
-  @property
-  def families(self) -> tuple[str, ...]:
-    """Names of the families of tasks of the environment."""
-    return tuple(self._env.families)
-
   def task_facts(self, state: ActorState | None) -> base.TaskFacts:
     """Returns facts about the agent's task; `state` is None on the host."""
     return self._env.task_facts(state and state.env_state)

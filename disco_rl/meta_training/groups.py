@@ -9,6 +9,7 @@ from ml_collections import config_dict
 import optax
 
 from disco_rl import agent as agent_lib
+from disco_rl import optimizers
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
@@ -84,6 +85,7 @@ class Built(NamedTuple):
   agent: meta_gradient.MetaAgent  # The same for all agents.
   rule: base.UpdateRule
   host: host_group.HostGroup | None  # None for environments in JAX.
+  families: tuple[str, ...]  # Of tasks in the environment.
 
 
 def build(
@@ -117,9 +119,8 @@ def build(
     env = env_fn(shard.batching.num_envs, 0)
   axis_name = placement.batch_axis
   try:
-    agent = agent_lib.Agent.for_environment(
-      env, group.agent_settings, axis_name, group.optimizer
-    )
+    settings, optimizer = _with_learning_rates(group, config)
+    agent = agent_lib.Agent.for_environment(env, settings, axis_name, optimizer)
     actor = actors.make(agent, env)
     meta_agent = meta_gradient.MetaAgent(
       agent, actor, shard, axis_name, regularizer
@@ -142,7 +143,26 @@ def build(
   except BaseException:
     env.close()  # On the host, it may have processes.
     raise
-  return Built(meta_agent, agent.update_rule, host)
+  return Built(meta_agent, agent.update_rule, host, tuple(env.families))
+
+
+def _with_learning_rates(
+  group: Group, config: config_lib.Config
+) -> tuple[config_dict.ConfigDict, optax.GradientTransformation | None]:
+  """Returns the settings of agents, and their optimiser instead of those."""
+  if not config.agent_learning_rates:
+    return group.agent_settings, group.optimizer
+  if group.optimizer is not None:
+    raise ValueError(
+      'learning rates cannot be drawn (meta.agent_learning_rates) for an '
+      'optimiser of your own (agent_optimizer): leave out one of them'
+    )
+  optimizer = optimizers.agent_optimizer(group.agent_settings)
+  settings = group.agent_settings.copy_and_resolve_references()
+  if 'optimizer' in settings:  # It is part of the optimiser above.
+    with settings.unlocked():
+      del settings['optimizer']
+  return settings, optimizers.with_factor(optimizer)
 
 
 def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:

@@ -23,6 +23,7 @@ from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import faults
 from disco_rl.learning import replay
+from disco_rl.meta_training import lifetimes
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import trajectories
 
@@ -32,7 +33,6 @@ _REPLAY = 2**31
 
 # Entries of a meta-gradient's log that are sums over episodes, not averages.
 EPISODE_LOG = ('num_episodes', 'total_return')
-# Entries with facts about an agent's task.
 TASK_LOG = base.TaskFacts._fields
 # Entries that cannot be averaged over agents.
 NOT_AVERAGED = (*EPISODE_LOG, *TASK_LOG, faults.METRIC)
@@ -93,11 +93,6 @@ class MetaAgent:
     self._axis_name = batch_axis_name
     self._regularizer = regularizer
 
-  @property
-  def families(self) -> tuple[str, ...]:
-    """Names of the families of tasks of the agent's environment."""
-    return self._actor.families
-
   def init(
     self, rng: chex.PRNGKey, actor_state: actors.ActorState | None = None
   ) -> AgentState:
@@ -124,6 +119,12 @@ class MetaAgent:
         critic_rng, actor_state.timestep.observation
       )
     )
+    bounds = self._config.agent_learning_rates
+    if bounds:
+      rate = lifetimes.sample_learning_rate(rng, bounds)
+      factor = rate / self._agent.settings.learning_rate
+      opt_state = learner.opt_state._replace(factor=factor)
+      learner = learner.replace(opt_state=opt_state)
     spec = self._actor.rollout_spec(
       learner.params, actor_state, self._batching.rollout_length
     )

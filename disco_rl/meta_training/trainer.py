@@ -116,7 +116,7 @@ class Trainer:
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
     self._sources = [
-      returns.Source(name, own.agent.families)
+      returns.Source(name, own.families)
       for name, own in zip(self.group_names, built, strict=True)
     ]
     self.hosts = host_groups.HostGroups(

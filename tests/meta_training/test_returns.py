@@ -87,7 +87,9 @@ def test_meta_training_in_tasks():
     num_agents=3,
     name=name,
   )
-  trainer = small_meta.make_trainer(group, num_inner_updates=1, lifetimes=(2,))
+  trainer = small_meta.make_trainer(
+    group, num_inner_updates=1, lifetimes=(2,), agent_learning_rates=(1e-3, 0.1)
+  )
   rng = jax.random.PRNGKey(3)
   state = trainer.init(rng, trainer.init_params(rng))
   ages, num_reset = [], 0
@@ -95,12 +97,18 @@ def test_meta_training_in_tasks():
     before = state.groups[0]
     is_over = np.asarray(before.updates_left) <= 0
     task = jax.tree.map(np.asarray, before.agents.actor.env_state.task)
+    factor = np.asarray(before.agents.learner.opt_state.factor)
     state, log = trainer.update(state, jax.random.PRNGKey(i))
     assert {*trainer.average_names()} == {*log.averages}
     new_task = state.groups[0].agents.actor.env_state.task
     changed = np.any(task.scale != np.asarray(new_task.scale), axis=1)
     np.testing.assert_array_equal(changed, is_over)
     num_reset += is_over.sum()
+    new_factor = np.asarray(state.groups[0].agents.learner.opt_state.factor)
+    np.testing.assert_array_equal(factor != new_factor, is_over)
+    rates = new_factor * group.agent_settings.learning_rate
+    assert (rates >= 1e-3).all() and (rates <= 0.1).all()
+    assert rates.max() > 1.5 * rates.min()
     age = log.per_agent['age']
     ages.append(age)
     np.testing.assert_array_equal(age[is_over], 1)
