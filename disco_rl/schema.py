@@ -160,7 +160,7 @@ SCHEMA: Mapping[str, Field] = {
     tuple,
     items=_POSITIVE,
     accepts=lambda x: not x or (len(x) == 2 and x[0] <= x[1]),
-    words='an empty list, or a list of the lowest and the highest number',
+    words='empty, or the lowest and the highest of all, a list',
   ),
   'weights.policy_gradient': _NUMBER,
   'weights.entropy': _NUMBER,

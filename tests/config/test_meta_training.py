@@ -66,7 +66,7 @@ def test_shards_have_a_part_of_the_batch():
     *(
       (
         dict(agent_learning_rates=rates),
-        r'agent_learning_rates must be an empty list, or a list of the lowest',
+        r'meta\.agent_learning_rates must be empty, or the lowest and the hig',
       )
       for rates in ((0.1,), (0.2, 0.1), (0.0, 0.1), ('a', 'b'))
     ),

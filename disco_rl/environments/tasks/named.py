@@ -74,7 +74,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
     tuple,
     items=choices,
     accepts=lambda x: 0 < len(set(x)) == len(x),
-    words='a list of one or more different families',
+    words='a list, without repetitions and not empty,',
   )
   return {
     **common,
