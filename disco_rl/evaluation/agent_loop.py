@@ -246,6 +246,18 @@ def actor_rng(rng: chex.PRNGKey) -> chex.PRNGKey:
   return jax.random.split(rng, 3)[1]
 
 
+def task_rng(rng: chex.PRNGKey) -> chex.PRNGKey:
+  """Returns the key with which `AgentLoop.init` draws an agent's task.
+
+  Args:
+    rng: the key that is passed to `init`.
+
+  Returns:
+    The first key of `Environment.reset_shard`.
+  """
+  return jax.random.split(actor_rng(rng))[0]
+
+
 def name_of_nonfinite(
   index: int,
   metrics: Mapping[str, Any],

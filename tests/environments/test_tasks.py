@@ -11,7 +11,9 @@ from disco_rl.environments import registry
 from disco_rl.environments.tasks import named
 from disco_rl.environments.tasks import packing
 from disco_rl.evaluation import agent_loop
+from disco_rl.evaluation import evaluate
 from disco_rl.evaluation import population
+from disco_rl.evaluation import saved_run
 from tests.support import small
 from tests.support import small_meta
 
@@ -231,9 +233,8 @@ def test_shards_of_a_batch_have_the_same_task_in_evaluations():
     seeds=seeds,
     devices=jax.devices()[:2],
   )
-  actor_keys = [agent_loop.actor_rng(jax.random.PRNGKey(k)) for k in seeds]
-  keys = jnp.stack([jax.random.split(key)[0] for key in actor_keys])
-  _check_tasks(own.init().actor.env_state, keys)
+  keys = [agent_loop.task_rng(jax.random.PRNGKey(seed)) for seed in seeds]
+  _check_tasks(own.init().actor.env_state, jnp.stack(keys))
 
 
 def test_shards_of_a_batch_have_the_same_task_in_meta_training():
@@ -261,3 +262,31 @@ def test_reset_draws_the_task_of_its_key():
   )
   other, _ = env.reset_shard(rng, parallel.shard_key(rng, None))
   jax.tree.map(np.testing.assert_array_equal, other, states)
+
+
+def test_an_agent_is_played_in_the_task_that_it_was_trained_on(tmp_path):
+  name, seeds = 'tasks:chain', (0, 1)
+  evaluate.evaluate(
+    name,
+    'policy_gradient',
+    num_iterations=2,
+    seeds=seeds,
+    batching=batching_lib.Batching(batch_size=4, num_envs=4, rollout_length=4),
+    settings={
+      'agent.net_settings.net_args.dense': (4,),
+      'agent.value_fn.net_args.dense': (4,),
+      'chunk_size': 2,
+      'env.max_noise': 0.0,
+    },
+    out=tmp_path / 'run',
+  )
+  run = saved_run.load_run(tmp_path / 'run')
+  env = registry.get_environment(name, 1, max_noise=0.0)
+  for seed in seeds:
+    task = env.draw_task(agent_loop.task_rng(jax.random.PRNGKey(seed)))
+    for episode_seed in range(2):
+      rewards = run.play(seed, episode_seed=episode_seed).rewards
+      assert len(rewards) == task.horizon
+      assert not rewards[:-1].any()
+      values = np.asarray(task.scale * task.params[1:7])
+      assert np.isclose(values, rewards[-1], rtol=1e-5).any()
