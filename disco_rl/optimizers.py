@@ -1,6 +1,6 @@
 """Optimisers that meta-gradients can pass through."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import ad_checkpoint
@@ -104,6 +104,42 @@ def clipped_adam(
     updates = jax.tree.map(step, numerators, denominators)
     updates, rest_state = rest.update(updates, tuple(rest_state), params)
     return updates, (moments, clip_state, *rest_state)
+
+  return optax.GradientTransformation(init_fn, update_fn)
+
+
+class FactorState(NamedTuple):
+  """The state of an optimiser made by `with_factor`."""
+
+  inner: Any  # That of the other optimiser.
+  factor: jax.Array  # [], 1 unless it is replaced.
+
+
+def with_factor(
+  optimizer: optax.GradientTransformation,
+) -> optax.GradientTransformation:
+  """Multiplies the updates of an optimiser by a factor that is in its state.
+
+  Agents in one compiled program can thus have different learning rates.
+
+  Args:
+    optimizer: the optimiser.
+
+  Returns:
+    An optimiser whose state is a `FactorState`.
+  """
+
+  def init_fn(params: optax.Params) -> FactorState:
+    return FactorState(optimizer.init(params), jnp.ones([]))
+
+  def update_fn(
+    updates: optax.Updates,
+    state: FactorState,
+    params: optax.Params | None = None,
+  ) -> tuple[optax.Updates, FactorState]:
+    updates, inner = optimizer.update(updates, state.inner, params)
+    updates = jax.tree.map(lambda x: state.factor * x, updates)
+    return updates, FactorState(inner, state.factor)
 
   return optax.GradientTransformation(init_fn, update_fn)
 

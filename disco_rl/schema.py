@@ -157,6 +157,12 @@ SCHEMA: Mapping[str, Field] = {
   'meta.max_abs_update': _optional(_POSITIVE),
   'max_grad_norm': _optional(_POSITIVE),
   'lifetimes': Field(tuple, items=_COUNT),
+  'agent_learning_rates': Field(
+    tuple,
+    items=_POSITIVE,
+    accepts=lambda x: not x or (len(x) == 2 and x[0] <= x[1]),
+    words='empty, or the lowest and the highest of all, a list',
+  ),
   'weights.policy_gradient': _NUMBER,
   'weights.entropy': _NUMBER,
   'weights.y_entropy': _NUMBER,

@@ -51,3 +51,18 @@ def test_schedules():
     optimizers.learning_rate_schedule(0.5, 'cosine', 10, 10)
   with pytest.raises(ValueError, match='unknown schedule'):
     optimizers.learning_rate_schedule(0.5, 'cosin', 10, 10)
+
+
+def test_a_factor_in_the_state_multiplies_updates():
+  plain = optimizers.clipped_adam(0.1, 1.0, weight_decay=0.5)
+  scaled = optimizers.with_factor(plain)
+  params, grads = jnp.array([1.0, -2.0]), jnp.array([0.3, 0.1])
+  state = scaled.init(params)
+  assert state.factor == 1.0
+  state = state._replace(factor=jnp.float32(3.0))
+  inner = plain.init(params)
+  for _ in range(2):
+    wanted, inner = plain.update(grads, inner, params)
+    updates, state = scaled.update(grads, state, params)
+    np.testing.assert_allclose(updates, 3.0 * wanted, 1e-6)
+  assert state.factor == 3.0

@@ -70,6 +70,9 @@ class Config:
     lifetimes: lifetimes of agents, in inner updates. Each agent draws one with
       probability ∝ 1 / lifetime, and is reset at its end. Empty for agents that
       are reset only if they diverge.
+    agent_learning_rates: bounds between which each agent draws its learning
+      rate when it is reset, log-uniform, instead of `agent.learning_rate`.
+      Empty for agents that have the same one.
     rematerialize_all_but: how many of the last inner updates (and the first)
       keep their intermediate values for the backward pass, which recomputes
       those of all others. A larger number needs more memory and less time. 0
@@ -90,6 +93,7 @@ class Config:
   max_grad_norm: float | None = None
   max_abs_update: float | None = None
   lifetimes: tuple[int, ...] = ()
+  agent_learning_rates: tuple[float, ...] = ()
   rematerialize_all_but: int | None = 3
   meta_gradient_mode: str = 'auto'
   weights: MetaLossWeights | Mapping[str, float] = dataclasses.field(

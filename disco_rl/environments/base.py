@@ -1,11 +1,13 @@
 """The interface that all environments implement."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from disco_rl import types
@@ -15,6 +17,13 @@ from disco_rl import utils
 @types.chex_dataclass(frozen=True)
 class UnusedEnvState:
   """The `states` of environments that store their state internally."""
+
+
+class TaskFacts(NamedTuple):
+  """What is logged of an agent's task."""
+
+  family: jax.Array  # [], int32, index in `Environment.families`.
+  reward_scale: jax.Array  # [], factor of rewards.
 
 
 class Environment(abc.ABC):
@@ -28,9 +37,12 @@ class Environment(abc.ABC):
     is_jittable: whether `step` and `reset` are pure functions in JAX, which can
       be compiled together with acting and learning.
     batch_size: B.
+    families: names of the families of tasks, if `reset` draws a task; returns
+      are then logged by family, too.
   """
 
   is_jittable = False
+  families: Sequence[str] = ()
 
   def __init__(self, batch_size: int):
     """Initialises the batch.
@@ -63,6 +75,27 @@ class Environment(abc.ABC):
     self, rng_key: chex.PRNGKey
   ) -> tuple[Any, types.EnvironmentTimestep]:
     """Resets every stream; returns the same as `step`."""
+
+  def reset_shard(
+    self, rng_key: chex.PRNGKey, shard_key: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Resets the streams of this object, which are one shard of a batch.
+
+    Args:
+      rng_key: key of the whole batch, for what its shards have in common. By
+        default they have nothing in common.
+      shard_key: key of this shard; the same as `rng_key` if there is only one.
+
+    Returns:
+      The same as `reset`, which is equivalent if both keys are the same.
+    """
+    del rng_key
+    return self.reset(shard_key)
+
+  def task_facts(self, states: Any) -> TaskFacts:
+    """Returns the family of the task in `states`, and its scale of rewards."""
+    del states
+    return TaskFacts(jnp.zeros([], jnp.int32), jnp.ones([]))
 
   @abc.abstractmethod
   def single_observation_spec(self) -> types.SpecsTree:

@@ -121,6 +121,14 @@ def check_action_spec(environment: str, spec: Any) -> None:
     )
 
 
+def of_snapshot(snapshot: Any) -> list[Any]:
+  """Returns names, shapes and types of what is in a snapshot."""
+  return [
+    (path, type(x) if np.isscalar(x) else (np.shape(x), np.asarray(x).dtype))
+    for path, x in jax.tree_util.tree_leaves_with_path(snapshot)
+  ]
+
+
 def narrow(dtype: Any) -> Any:
   """Returns the dtype that JAX converts a dtype to."""
   return _NARROWER.get(dtype, dtype)

@@ -49,10 +49,10 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """The environments of another package.
+  """Environments whose names share a prefix, e.g. those of another package.
 
   Attributes:
-    module: an adapter, with the functions `get_config(name)`,
+    module: a module, often an adapter, with the functions `get_config(name)`,
       `get_fields(name)` and `build(name, batch_size, settings)`; imported on
       first use.
     usage: the form of its names, for messages.
@@ -103,6 +103,9 @@ FAMILIES: dict[str, Family] = {
     networks={'': 'residual'},
   ),
   'dm': Family(f'{_HERE}.dm_env_env', 'dm:<module>:<factory>'),
+  'tasks': Family(
+    'disco_rl.environments.tasks.named', 'tasks:<family>', is_on_host=False
+  ),
 }
 
 
@@ -228,13 +231,10 @@ def default_settings(name: str) -> config_dict.ConfigDict:
 
 
 def settings_fields(name: str) -> Mapping[str, fields.Field]:
-  """Returns the declared types and ranges of an environment's settings.
+  """Returns the declared types and ranges of settings, by path.
 
   Args:
     name: see `known_names`.
-
-  Returns:
-    Name of a setting to its field; dots separate groups.
   """
   return _make_fields(name, _find(name))
 

@@ -99,9 +99,11 @@ class AgentLoop:
     # Copied, since target parameters may share buffers with parameters.
     learner = utils.copy_tree(learner)
     if actor_state is None:
-      actor_state = self._actor.init(
-        *jax.random.split(parallel.shard_key(actor_rng, self._axis_name))
+      shard_rng, net_rng = jax.random.split(
+        parallel.shard_key(actor_rng, self._axis_name)
       )
+      env_rng, _ = jax.random.split(actor_rng)
+      actor_state = self._actor.init(env_rng, net_rng, shard_rng)
     spec = self._actor.rollout_spec(
       learner.params, actor_state, self._batching.rollout_length
     )
@@ -242,6 +244,18 @@ def actor_rng(rng: chex.PRNGKey) -> chex.PRNGKey:
     A key, to be split in two for `HostActor.init`.
   """
   return jax.random.split(rng, 3)[1]
+
+
+def task_rng(rng: chex.PRNGKey) -> chex.PRNGKey:
+  """Returns the key with which `AgentLoop.init` draws an agent's task.
+
+  Args:
+    rng: the key that is passed to `init`.
+
+  Returns:
+    The first key of `Environment.reset_shard`.
+  """
+  return jax.random.split(actor_rng(rng))[0]
 
 
 def name_of_nonfinite(

@@ -22,6 +22,7 @@ from disco_rl.config import arguments
 from disco_rl.config import checks
 from disco_rl.environments import base
 from disco_rl.environments import registry
+from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import plan as plan_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
@@ -98,7 +99,13 @@ class SavedRun:
     env = self.env_fn(1, episode_seed)
     try:
       return _play(
-        self.agent, self.params[seed], env, episode_seed, greedy, max_steps
+        self.agent,
+        self.params[seed],
+        env,
+        agent_loop.task_rng(jax.random.PRNGKey(seed)),
+        episode_seed,
+        greedy,
+        max_steps,
       )
     finally:
       env.close()
@@ -182,6 +189,7 @@ def _play(
   agent: agent_lib.Agent,
   params: types.AgentParams,
   env: base.Environment,
+  task_rng: jax.Array,
   seed: int,
   greedy: bool,
   max_steps: int,
@@ -191,7 +199,7 @@ def _play(
   if env.is_jittable:
     step_env = jax.jit(step_env)
   step_agent = jax.jit(agent.actor_step)
-  env_state, timestep = env.reset(env_rng)
+  env_state, timestep = env.reset_shard(task_rng, env_rng)
   net_state = agent.initial_actor_state(net_rng)
   steps: list[Any] = []
   is_last = False

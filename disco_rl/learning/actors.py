@@ -22,6 +22,7 @@ from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import foreign
+from disco_rl.environments import layouts
 from disco_rl.environments import streams
 from disco_rl.environments import timesteps
 from disco_rl.learning import faults
@@ -72,8 +73,7 @@ class _Actor:
     Args:
       policy: the agent.
       env: its environment.
-      outputs: the network outputs that a rollout keeps. Compiled programs do
-        not compute the others.
+      outputs: network outputs that a rollout keeps; others are not computed.
     """
     self._policy = policy
     self._env = env
@@ -89,17 +89,26 @@ class _Actor:
     """Name of the environment, for messages."""
     return getattr(self._env, 'name', type(self._env).__name__)
 
-  def init(self, env_rng: chex.PRNGKey, net_rng: chex.PRNGKey) -> ActorState:
-    """Resets the environment and the network.
+  def task_facts(self, state: ActorState | None) -> base.TaskFacts:
+    """Returns facts about the agent's task; `state` is None on the host."""
+    return self._env.task_facts(state and state.env_state)
+
+  def init(
+    self,
+    env_rng: chex.PRNGKey,
+    net_rng: chex.PRNGKey,
+    shard_rng: chex.PRNGKey | None = None,
+  ) -> ActorState:
+    """Makes the state before the first step.
 
     Args:
-      env_rng: key of the environment.
+      env_rng: key of the environment, over all shards of the batch.
       net_rng: key of the network's state.
-
-    Returns:
-      The state before the first step.
+      shard_rng: key of the streams of this shard; None if there is only one.
     """
-    env_state, timestep = self._env.reset(env_rng)
+    env_state, timestep = self._env.reset_shard(
+      env_rng, env_rng if shard_rng is None else shard_rng
+    )
     net_state = self._policy.initial_actor_state(net_rng, self._env.batch_size)
     return ActorState(env_state, timestep, net_state)
 
@@ -317,7 +326,7 @@ class HostActor(_Actor):
         first one, so that it could not be restored.
     """
     snapshot = self._env.snapshot()
-    layout = _layout(snapshot)
+    layout = layouts.of_snapshot(snapshot)
     if self._snapshot_layout is None:
       self._snapshot_layout = layout
     if layout != self._snapshot_layout:
@@ -369,14 +378,6 @@ class HostActor(_Actor):
       types.ActorRollout.from_timestep(acted.replace(states=None)),
     )
     return collected, acted.actions, net_state
-
-
-def _layout(snapshot: Any) -> list[Any]:
-  """Returns names, shapes and types of what is in a snapshot."""
-  return [
-    (path, type(x) if np.isscalar(x) else (np.shape(x), np.asarray(x).dtype))
-    for path, x in jax.tree_util.tree_leaves_with_path(snapshot)
-  ]
 
 
 Actor = DeviceActor | HostActor

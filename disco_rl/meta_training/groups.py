@@ -1,15 +1,15 @@
 """Groups of agents that train η together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 from typing import NamedTuple
 
 import jax
 from ml_collections import config_dict
-import numpy as np
 import optax
 
 from disco_rl import agent as agent_lib
+from disco_rl import optimizers
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
@@ -86,6 +86,7 @@ class Built(NamedTuple):
   agent: meta_gradient.MetaAgent  # The same for all agents.
   rule: base.UpdateRule
   host: host_group.HostGroup | None  # None for environments in JAX.
+  families: tuple[str, ...]  # Of tasks in the environment.
 
 
 def build(
@@ -125,9 +126,8 @@ def build(
     env = env_fn(*device_sizes)
   axis_name = placement.batch_axis
   try:
-    agent = agent_lib.Agent.for_environment(
-      env, group.agent_settings, axis_name, group.optimizer
-    )
+    settings, optimizer = _with_learning_rates(group, config)
+    agent = agent_lib.Agent.for_environment(env, settings, axis_name, optimizer)
     is_whole = share.size == share.total
     actor = actors.make(agent, env, share=None if is_whole else share)
     meta_agent = meta_gradient.MetaAgent(
@@ -155,7 +155,26 @@ def build(
   except BaseException:
     env.close()  # On the host, it may have processes.
     raise
-  return Built(meta_agent, agent.update_rule, host)
+  return Built(meta_agent, agent.update_rule, host, tuple(env.families))
+
+
+def _with_learning_rates(
+  group: Group, config: config_lib.Config
+) -> tuple[config_dict.ConfigDict, optax.GradientTransformation | None]:
+  """Returns the settings of agents, and their optimiser instead of those."""
+  if not config.agent_learning_rates:
+    return group.agent_settings, group.optimizer
+  if group.optimizer is not None:
+    raise ValueError(
+      'learning rates cannot be drawn (meta.agent_learning_rates) for an '
+      'optimiser of your own (agent_optimizer): leave out one of them'
+    )
+  optimizer = optimizers.agent_optimizer(group.agent_settings)
+  settings = group.agent_settings.copy_and_resolve_references()
+  if 'optimizer' in settings:  # It is part of the optimiser above.
+    with settings.unlocked():
+      del settings['optimizer']
+  return settings, optimizers.with_factor(optimizer)
 
 
 def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
@@ -171,30 +190,3 @@ def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
   for i, spec in enumerate(specs):
     file_format.check_like(spec, specs[0], f'the parameters of group {i}')
   return specs[0]
-
-
-def average_names(names: Sequence[str]) -> list[str]:
-  """Returns the names of the averages of `average_returns`, by group."""
-  return [f'{what}/{name}' for name in names for what in ('episodes', 'return')]
-
-
-def average_returns(
-  names: Sequence[str], logs: Sequence[Mapping[str, np.ndarray]]
-) -> dict[str, float]:
-  """Averages the returns of each group's episodes.
-
-  Args:
-    names: names of the groups.
-    logs: `meta_gradient.EPISODE_LOG` of the agents of each group.
-
-  Returns:
-    `episodes/NAME`, and `return/NAME`, which is NaN without episodes.
-  """
-  averages = {}
-  for name, log in zip(names, logs, strict=True):
-    episodes, total = (
-      float(np.sum(log[key])) for key in meta_gradient.EPISODE_LOG
-    )
-    averages[f'episodes/{name}'] = episodes
-    averages[f'return/{name}'] = total / episodes if episodes else np.nan
-  return averages

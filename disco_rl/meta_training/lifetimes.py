@@ -1,4 +1,8 @@
-"""Draws lifetimes of agents: the inner updates until they are reset."""
+"""Draws what differs between agents, when they are reset.
+
+That is their lifetime, the number of inner updates until they are reset, and
+perhaps their learning rate.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +14,7 @@ import numpy as np
 _FOREVER = np.iinfo(np.int32).max
 # Folded into keys for independent draws. Large, since folding in small numbers
 # gives the keys that splitting gives, too.
-_SHARE, _LIFETIME = 2**31 + 2, 2**31 + 3
+_SHARE, _LIFETIME, _LEARNING_RATE = 2**31 + 2, 2**31 + 3, 2**31 + 5
 
 
 def sample(rng: chex.PRNGKey, lifetimes: Sequence[int]) -> jax.Array:
@@ -47,3 +51,20 @@ def sample_first(rng: chex.PRNGKey, lifetimes: Sequence[int]) -> jax.Array:
     return lifetime
   share = jax.random.uniform(jax.random.fold_in(rng, _SHARE))
   return jnp.maximum((share * lifetime).astype(jnp.int32), 1)
+
+
+def sample_learning_rate(
+  rng: chex.PRNGKey, bounds: Sequence[float]
+) -> jax.Array:
+  """Draws the learning rate of one agent, log-uniform.
+
+  Args:
+    rng: key; a number is folded into it.
+    bounds: the lowest and the highest one.
+
+  Returns:
+    [], float32.
+  """
+  low, high = np.log(bounds)
+  own_rng = jax.random.fold_in(rng, _LEARNING_RATE)
+  return jnp.exp(jax.random.uniform(own_rng, minval=low, maxval=high))

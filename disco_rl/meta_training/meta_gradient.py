@@ -18,10 +18,12 @@ from disco_rl import optimizers
 from disco_rl import parallel
 from disco_rl import types
 from disco_rl.config import meta_training as config_lib
+from disco_rl.environments import base
 from disco_rl.learning import actors
 from disco_rl.learning import episodes as episodes_lib
 from disco_rl.learning import faults
 from disco_rl.learning import replay
+from disco_rl.meta_training import lifetimes
 from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import trajectories
 
@@ -31,8 +33,9 @@ _REPLAY = 2**31
 
 # Entries of a meta-gradient's log that are sums over episodes, not averages.
 EPISODE_LOG = ('num_episodes', 'total_return')
+TASK_LOG = base.TaskFacts._fields
 # Entries that cannot be averaged over agents.
-NOT_AVERAGED = (*EPISODE_LOG, faults.METRIC)
+NOT_AVERAGED = (*EPISODE_LOG, *TASK_LOG, faults.METRIC)
 
 
 class AgentState(NamedTuple):
@@ -113,7 +116,7 @@ class MetaAgent:
     learner_rng, actor_rng, critic_rng = jax.random.split(rng, 3)
     if actor_state is None:
       actor_state = self._actor.init(
-        parallel.shard_key(rng, self._axis_name), actor_rng
+        rng, actor_rng, parallel.shard_key(rng, self._axis_name)
       )
     with self._agent.boundary('its first state'):
       learner = self._agent.initial_learner_state(learner_rng)
@@ -122,6 +125,12 @@ class MetaAgent:
         critic_rng, actor_state.timestep.observation
       )
     )
+    bounds = self._config.agent_learning_rates
+    if bounds:
+      rate = lifetimes.sample_learning_rate(rng, bounds)
+      factor = rate / self._agent.settings.learning_rate
+      opt_state = learner.opt_state._replace(factor=factor)
+      learner = learner.replace(opt_state=opt_state)
     spec = self._actor.rollout_spec(
       learner.params, actor_state, self._batching.rollout_length
     )
@@ -229,6 +238,7 @@ class MetaAgent:
     log = {
       **self._count_rewards(fresh.rewards),
       **{name: getattr(finished, name) for name in EPISODE_LOG},
+      **self._actor.task_facts(state.actor)._asdict(),
     }
     fresh = jax.vmap(replay.to_stored)(fresh)
     buffer, batches = self._next_batches(

@@ -87,6 +87,7 @@ class MetaUpdate:
           updates_left=jax.vmap(
             lambda key: lifetimes.sample_first(key, config.lifetimes)
           )(keys),
+          age=jnp.zeros(len(keys), jnp.int32),
           opt_states=opt_states,
         )
       )
@@ -178,6 +179,7 @@ class MetaUpdate:
         group._replace(
           agents=jax.tree.map(choose, fresh, group.agents),
           updates_left=choose(new_lifetimes, group.updates_left),
+          age=jnp.where(is_over, 0, group.age),
         )
       )
     return state._replace(
@@ -299,7 +301,9 @@ class MetaUpdate:
     # Agents that diverged are reset.
     left = jnp.where(is_finite, left, 0)
     contribution['num_over'] = (left <= 0).astype(jnp.float32)
-    return GroupState(result.state, left, opt_state), contribution, result.log
+    age = group.age + self._config.num_inner_updates
+    log = dict(result.log, age=age, is_last=is_finite & (left <= 0))
+    return GroupState(result.state, left, age, opt_state), contribution, log
 
   def _fresh_agents(
     self, i: int, keys: chex.PRNGKey, visible: Sequence[Any]

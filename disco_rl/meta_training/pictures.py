@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from disco_rl.meta_training import returns
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
 
@@ -50,14 +51,29 @@ def draw(name: str, rows: Sequence[metrics.Row]) -> Any:
     A matplotlib figure.
   """
   if name == RETURNS:
-    return plots.panels(
-      rows,
-      {
-        f'return of agents in training: {env}': (column,)
-        for env, column in return_columns(rows).items()
-      },
-    )
+    panels: dict[str, Sequence[str]] = {}
+    for env, column in return_columns(rows).items():
+      panels[f'return of agents in training: {env}'] = (column,)
+      panels |= _more_returns(rows, env)
+    return plots.panels(rows, panels)
   return plots.panels(rows, _PANELS[name])
+
+
+def _more_returns(
+  rows: Sequence[metrics.Row], env: str
+) -> dict[str, Sequence[str]]:
+  """Finds the panels of an environment with further returns, see `returns`."""
+  titles = {
+    f'{returns.LAST}/{env}': f'at the end of lifetimes: {env}',
+    f'{returns.FAMILY}/{env}': f'by family: {env}',
+    f'{returns.LAST_FAMILY}/{env}': f'by family, at the end: {env}',
+  }
+  names = rows[0] if rows else {}
+  panels = {
+    title: [x for x in names if start in (x, x.rpartition('/')[0])]
+    for start, title in titles.items()
+  }
+  return {title: columns for title, columns in panels.items() if columns}
 
 
 def draw_evaluations(

@@ -21,6 +21,7 @@ class GroupState(NamedTuple):
 
   agents: meta_gradient.AgentState
   updates_left: jax.Array  # [n], int32, inner updates until an agent's reset.
+  age: jax.Array  # [n], int32, inner updates since an agent's reset.
   opt_states: Any  # States of one optimiser of η per agent; or None.
 
 
@@ -61,6 +62,7 @@ def specs(config: config_lib.Config, on_host: Sequence[bool]) -> TrainState:
         episodes=by_batch,
       ),
       updates_left=by_lane,
+      age=by_lane,
       opt_states=by_lane if per_agent else None,
     )
     for is_on_host in on_host

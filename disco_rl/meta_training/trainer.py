@@ -35,6 +35,7 @@ from disco_rl.meta_training import meta_loss
 from disco_rl.meta_training import meta_optimizer as meta_optimizer_lib
 from disco_rl.meta_training import meta_update
 from disco_rl.meta_training import nonfinite
+from disco_rl.meta_training import returns
 from disco_rl.meta_training import stages
 from disco_rl.meta_training import train_state
 from disco_rl.rule_zoo import file_format
@@ -52,8 +53,7 @@ class UpdateLog(NamedTuple):
   """The metrics of a meta-update."""
 
   # Averages over agents; norms of the meta-gradient and of the update of η; and
-  # for every group the number of episodes that ended (`episodes/NAME`) and
-  # their average return (`return/NAME`).
+  # the returns of episodes, see `returns.py`.
   averages: dict[str, float]
   per_agent: dict[str, np.ndarray]  # [n], agents of the first group first.
 
@@ -120,6 +120,10 @@ class Trainer:
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
     self._same_as = alike.first_of_each(groups, built)
+    self._sources = [
+      returns.Source(name, own.families)
+      for name, own in zip(self.group_names, built, strict=True)
+    ]
     self.hosts = host_groups.HostGroups(
       {i: own.host for i, own in enumerate(built) if own.host is not None},
       self.placement,
@@ -219,7 +223,8 @@ class Trainer:
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
     _, log, *_ = self._trace()[-1].traced.out_info
-    return (*log, *groups_lib.average_names(self.group_names), 'num_resets')
+    own = returns.names(self._sources, bool(self.config.lifetimes))
+    return (*log, *own, 'num_resets')
 
   def update(
     self, state: TrainState, rng: chex.PRNGKey
@@ -246,7 +251,9 @@ class Trainer:
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
     averages['num_resets'] = float(num_resets)
-    averages |= groups_lib.average_returns(self.group_names, group_logs)
+    averages |= returns.averages(
+      self._sources, group_logs, bool(self.config.lifetimes)
+    )
     return state, UpdateLog(averages, per_agent)
 
   def trace(self, state: TrainState, rng: chex.PRNGKey) -> jax.stages.Traced:

@@ -113,7 +113,8 @@ def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
 
   Args:
     rows: rows of one seed.
-    columns: title of a panel to its columns.
+    columns: title of a panel to its columns, of whose names the part after the
+      last slash is shown.
 
   Returns:
     A matplotlib figure.
@@ -122,13 +123,14 @@ def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
   for axes, (title, names) in zip(grid, columns.items(), strict=True):
     for name in names:
       at = [row['iteration'] for row in rows]
-      axes.plot(at, [row[name] for row in rows], linewidth=1, label=name)
+      label = name.rpartition('/')[2]
+      axes.plot(at, [row[name] for row in rows], linewidth=1, label=label)
     axes.set_title(title, fontsize='medium')
     axes.set_xlabel('meta-update')
     axes.grid(alpha=0.3)
     axes.margins(x=0)
     if len(names) > 1:
-      axes.legend(loc='best', frameon=False)
+      axes.legend(loc='best', frameon=False, fontsize='small')
   return figure
 
 

@@ -63,6 +63,13 @@ def test_shards_have_a_part_of_the_batch():
     ),
     (dict(lifetimes=(1, 20)), r'at least num_inner_updates \(2\), got \[1\]'),
     (dict(lifetimes=(0,)), r'meta\.lifetimes must be .* a whole number of at'),
+    *(
+      (
+        dict(agent_learning_rates=rates),
+        r'meta\.agent_learning_rates must be empty, or the lowest and the hig',
+      )
+      for rates in ((0.1,), (0.2, 0.1), (0.0, 0.1), ('a', 'b'))
+    ),
     (
       dict(meta_gradient_mode='auto?'),
       r'meta\.meta_gradient_mode must be one of auto, mixed, reverse',

@@ -29,3 +29,12 @@ def test_the_first_lifetime_is_cut_short():
 def test_without_lifetimes_agents_are_never_reset():
   for sample in (lifetimes.sample, lifetimes.sample_first):
     assert (_draw(sample, (), 3) == np.iinfo(np.int32).max).all()
+
+
+def test_learning_rates_are_log_uniform():
+  keys = jax.random.split(jax.random.PRNGKey(0), 2000)
+  draw = lambda key: lifetimes.sample_learning_rate(key, (1e-4, 1e-2))
+  rates = np.asarray(jax.vmap(draw)(keys))
+  assert rates.min() >= 0.99e-4 and rates.max() <= 1.01e-2
+  quartiles = np.quantile(np.log10(rates), (0.25, 0.5, 0.75))
+  np.testing.assert_allclose(quartiles, (-3.5, -3.0, -2.5), atol=0.06)

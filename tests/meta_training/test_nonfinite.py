@@ -28,7 +28,8 @@ def _state(num_over=1):
     moments=jnp.asarray([-jnp.inf, 4.0]),
     counts=jnp.asarray([5, 6]),
   )
-  group = trainer_lib.GroupState(agents, jnp.asarray([0, 7]), None)
+  left, age = jnp.asarray([0, 7]), jnp.asarray([4, 1])
+  group = trainer_lib.GroupState(agents, left, age, None)
   return trainer_lib.TrainState(
     step=jnp.asarray(3),
     num_skipped=jnp.asarray(0),

@@ -37,9 +37,10 @@ ENVIRONMENTS = {
     'gymnax:Breakout-MinAtar', params=dict(max_steps_in_episode=7)
   ),
   'atari': named('atari:Pong', max_frames=40),
+  'tasks': named('tasks:all', families=('catch', 'memory')),
 }
 
-JITTABLE = ('catch', 'gymnax')
+JITTABLE = ('catch', 'gymnax', 'tasks')
 LAST = int(dm_env.StepType.LAST)
 
 

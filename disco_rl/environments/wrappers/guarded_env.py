@@ -53,6 +53,7 @@ class GuardedEnvironment(base.Environment):
       self._action_spec = env.single_action_spec()
       # Specs may be objects whose attributes fail.
       self.is_jittable = bool(env.is_jittable)
+      self.families = tuple(getattr(env, 'families', ()))
       self._layout = layouts.make_layout(
         name, env.batch_size, self._observation_spec
       )
@@ -75,6 +76,18 @@ class GuardedEnvironment(base.Environment):
       result = self._env.reset(rng_key)
     return self._checked(result, 'reset')
 
+  def reset_shard(
+    self, rng_key: chex.PRNGKey, shard_key: chex.PRNGKey
+  ) -> tuple[Any, types.EnvironmentTimestep]:
+    """Resets the streams of one shard."""
+    self._num_steps = 0
+    with foreign.boundary(f'{self.name} failed in reset'):
+      if hasattr(self._env, 'reset_shard'):
+        result = self._env.reset_shard(rng_key, shard_key)
+      else:  # It may have the methods of an environment, but not its base.
+        result = self._env.reset(shard_key)
+    return self._checked(result, 'reset')
+
   def step(
     self, states: Any, actions: types.Array
   ) -> tuple[Any, types.EnvironmentTimestep]:
@@ -94,6 +107,12 @@ class GuardedEnvironment(base.Environment):
         'the state before',
       )
     return new_states, timestep
+
+  def task_facts(self, states: Any) -> base.TaskFacts:
+    """Returns the family of the task in `states`, and its scale of rewards."""
+    if not self.families:
+      return super().task_facts(states)
+    return self._env.task_facts(states)
 
   def trace(self) -> None:
     """Traces `reset` and `step` in JAX, to detect errors before a run."""

@@ -1,0 +1,1 @@
+"""Families of random tasks in JAX, on which rules are discovered."""
