@@ -31,6 +31,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as config_lib
 from disco_rl.config import networks
 from disco_rl.environments import base
+from disco_rl.meta_training import accounts
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.runs import files
 
@@ -172,8 +173,8 @@ def work(sizes: Sizes, settings: Any = None) -> Work:
 
 def _work(sizes: Sizes, settings: Any) -> Work:
   one = _trainer(sizes, settings, 1)
-  stages = one._trace()
-  parts = one.memory_per_device()
+  parts = dict(accounts.of_trainer(one).per_device)
+  _, _, stages = one.trace_all()
   del parts['a meta-update']
   one.close()
   program = stages[0].traced

@@ -14,6 +14,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import registry
 from disco_rl.evaluation import population as population_lib
+from disco_rl.meta_training import accounts
 from disco_rl.meta_training import trainer as trainer_lib
 from tests.support import small
 from tests.support import small_meta
@@ -94,7 +95,7 @@ def test_sharded_agents_take_their_share():
     _trainer(*shape, num_inner_updates=1, adam_per_agent=True)
     for shape in ((1, 1), (4, 2))
   )
-  of_one, of_grid = one.memory_per_device(), grid.memory_per_device()
+  of_one, of_grid = (accounts.of_trainer(x).per_device for x in (one, grid))
   for name in ('parameters', 'optimisers', 'states of the rule, critics'):
     assert of_one[name] == 2 * of_grid[name] > 0
   assert of_one['replay'] == pytest.approx(4 * of_grid['replay'], rel=0.01)
@@ -119,7 +120,7 @@ def test_a_meta_update(shape, options):
   trainer = _trainer(*shape, **options)
   spec, key = trainer._update_specs()
   _check(
-    trainer.memory_per_device(),
+    accounts.of_trainer(trainer).per_device,
     'a meta-update',
     trainer._update.trace(spec, key),
     _bytes(key),

@@ -197,17 +197,6 @@ class Trainer:
       state, self._trace(), self.overlap_acting, num_processes
     )
 
-  def memory_per_device(self) -> dict[str, int]:
-    """Returns the bytes that each device needs for `update`, by part.
-
-    No device's memory is checked, so that this works for devices that are not
-    here. Environments on the host are reset.
-    """
-    spec, _, stages = self.trace_all()
-    return footprint.per_device(
-      self.placement, spec, self.state_specs, stages, self.overlap_acting
-    )
-
   def trace_all(
     self,
   ) -> tuple[TrainState, list[Any], list[footprint.Stage]]:
