@@ -23,7 +23,11 @@ def _refuse(tmp_path, *words, more=(), envs=('catch_numpy',), **options):
 
 
 def test_each_process_acts_for_its_own_agents(tmp_path):
-  arguments = [*processes.mixed('catch_numpy'), '--devices=2', '--steps=4']
+  """Without replay and resets, whose programs take long to compile."""
+  arguments = runs.changed(
+    processes.mixed('catch_numpy', batch_size=2),
+    *('--set=meta.lifetimes=900', '--devices=2', '--steps=4'),
+  )
   one, two = tmp_path / 'one', tmp_path / 'two'
   started = processes.start(
     'meta-train', *arguments, f'--out={one}', shape=(1, 2)
@@ -32,7 +36,6 @@ def test_each_process_acts_for_its_own_agents(tmp_path):
   assert processes.wait(started)[0][0] == 0
   processes.check_close(two, one)
   rows = metrics.read_csv(two / 'metrics.csv')
-  assert sum(row['num_resets'] for row in rows) > 0
   assert rows[-1]['episodes/catch_numpy'] > 0
 
 
