@@ -61,7 +61,7 @@ def first_of_each(
   """
   kinds: list[Any] = []
   for i, (group, own) in enumerate(zip(groups, built, strict=True)):
-    specs = _describe(*own.agent.specs)
+    specs = _describe(*own.specs)
     kinds.append((_needs(group), specs) if own.host is not None else i)
   return [kinds.index(kind) for kind in kinds]
 

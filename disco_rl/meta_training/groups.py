@@ -87,6 +87,7 @@ class Built(NamedTuple):
   rule: base.UpdateRule
   host: host_group.HostGroup | None  # None for environments in JAX.
   families: tuple[str, ...]  # Of tasks in the environment.
+  specs: tuple[types.SpecsTree, types.ActionSpec]  # Of one observation, action.
 
 
 def build(
@@ -155,7 +156,9 @@ def build(
   except BaseException:
     env.close()  # On the host, it may have processes.
     raise
-  return Built(meta_agent, agent.update_rule, host, tuple(env.families))
+  specs = agent.single_observation_spec, agent.single_action_spec
+  families = tuple(env.families)
+  return Built(meta_agent, agent.update_rule, host, families, specs)
 
 
 def _with_learning_rates(

@@ -93,12 +93,6 @@ class MetaAgent:
     self._axis_name = batch_axis_name
     self._regularizer = regularizer
 
-  @property
-  def specs(self) -> tuple[types.SpecsTree, types.ActionSpec]:
-    """The specs of one observation and of one action."""
-    agent = self._agent
-    return agent.single_observation_spec, agent.single_action_spec
-
   def init(
     self, rng: chex.PRNGKey, actor_state: actors.ActorState | None = None
   ) -> AgentState:
@@ -125,8 +119,7 @@ class MetaAgent:
         critic_rng, actor_state.timestep.observation
       )
     )
-    bounds = self._config.agent_learning_rates
-    if bounds:
+    if bounds := self._config.agent_learning_rates:
       rate = lifetimes.sample_learning_rate(rng, bounds)
       factor = rate / self._agent.settings.learning_rate
       opt_state = learner.opt_state._replace(factor=factor)

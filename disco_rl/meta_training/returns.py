@@ -35,22 +35,22 @@ class Source(NamedTuple):
   families: Sequence[str] = ()
 
 
-def names(sources: Sequence[Source], has_lifetimes: bool) -> list[str]:
+def names(sources: Sequence[Source], lifetimes: Sequence[int]) -> list[str]:
   """Returns the names of the averages of `averages`.
 
   Args:
     sources: the groups.
-    has_lifetimes: whether lifetimes are limited.
+    lifetimes: of the agents; empty for no limit.
   """
   entries = (*meta_gradient.EPISODE_LOG, *meta_gradient.TASK_LOG, 'is_last')
   log = {name: np.ones(1) for name in entries}
-  return list(averages(sources, [log] * len(sources), has_lifetimes))
+  return list(averages(sources, [log] * len(sources), lifetimes))
 
 
 def averages(
   sources: Sequence[Source],
   logs: Sequence[Mapping[str, np.ndarray]],
-  has_lifetimes: bool,
+  lifetimes: Sequence[int],
 ) -> dict[str, float]:
   """Averages the returns of episodes, see the top of this file.
 
@@ -58,7 +58,7 @@ def averages(
     sources: the groups.
     logs: `meta_gradient.EPISODE_LOG`, `TASK_LOG` and `is_last` of the agents of
       each group, [n].
-    has_lifetimes: whether lifetimes are limited.
+    lifetimes: of the agents; empty for no limit.
 
   Returns:
     Name of a column to its value; averages are NaN without episodes.
@@ -66,7 +66,7 @@ def averages(
   row: dict[str, float] = {}
   for source, log in zip(sources, logs, strict=True):
     whens = {'': np.ones(log['is_last'].shape, bool)}
-    if has_lifetimes:
+    if lifetimes:
       whens['last_'] = log['is_last'] > 0
     for when, is_meant in whens.items():
       for column, is_own, scale in _parts(source, log):

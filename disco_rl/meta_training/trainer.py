@@ -52,8 +52,7 @@ TrainState = train_state.TrainState
 class UpdateLog(NamedTuple):
   """The metrics of a meta-update."""
 
-  # Averages over agents; norms of the meta-gradient and of the update of η; and
-  # the returns of episodes, see `returns.py`.
+  # Averages over agents, norms of gradient and update, and those of `returns`.
   averages: dict[str, float]
   per_agent: dict[str, np.ndarray]  # [n], agents of the first group first.
 
@@ -212,7 +211,7 @@ class Trainer:
   def average_names(self) -> tuple[str, ...]:
     """Returns the names of `UpdateLog.averages`; `update` is traced."""
     _, log, *_ = self._trace()[-1].traced.out_info
-    own = returns.names(self._sources, bool(self.config.lifetimes))
+    own = returns.names(self._sources, self.config.lifetimes)
     return (*log, *own, 'num_resets')
 
   def update(
@@ -240,9 +239,8 @@ class Trainer:
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
     averages['num_resets'] = float(num_resets)
-    averages |= returns.averages(
-      self._sources, group_logs, bool(self.config.lifetimes)
-    )
+    lifetimes = self.config.lifetimes
+    averages |= returns.averages(self._sources, group_logs, lifetimes)
     return state, UpdateLog(averages, per_agent)
 
   def trace(self, state: TrainState, rng: chex.PRNGKey) -> jax.stages.Traced:

@@ -31,7 +31,7 @@ LOGS = [
 
 
 def test_averages():
-  row = returns.averages(SOURCES, LOGS, has_lifetimes=True)
+  row = returns.averages(SOURCES, LOGS, lifetimes=(4,))
   assert row.pop('return/a') == pytest.approx(0.2)
   nan = [name for name in row if np.isnan(row[name])]
   assert {name.replace('return', 'episodes') for name in nan} == {
@@ -51,19 +51,19 @@ def test_averages():
     'return/b': 0.5,
   }
   assert {k: x for k, x in row.items() if x and x == x} == pytest.approx(wanted)
-  names = returns.names(SOURCES, has_lifetimes=True)
+  names = returns.names(SOURCES, lifetimes=(4,))
   assert sorted(names) == sorted([*row, 'return/a'])
 
 
 def test_without_lifetimes_there_are_no_last_returns():
-  row = returns.averages(SOURCES, LOGS, has_lifetimes=False)
+  row = returns.averages(SOURCES, LOGS, lifetimes=())
   assert row['family_return/a/y'] == 4.0
   assert not any(name.startswith('last') for name in row)
 
 
 def test_pictures_have_panels_by_family():
   rows = [
-    dict(iteration=i, **returns.averages(SOURCES, LOGS, True)) for i in (1, 2)
+    dict(iteration=i, **returns.averages(SOURCES, LOGS, (4,))) for i in (1, 2)
   ]
   figure = pictures.draw(pictures.RETURNS, rows)
   titles = [axes.get_title() for axes in figure.axes]
