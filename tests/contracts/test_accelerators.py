@@ -24,7 +24,9 @@ def _check(jitted, *args):
   assert not re.search(r'tensor<\?', text)
 
 
-@pytest.mark.parametrize('rule', ['disco', 'actor_critic', 'policy_gradient'])
+@pytest.mark.parametrize(
+  'rule', ['disco', 'actor_critic', 'policy_gradient', 'ppo']
+)
 def test_a_learner_step(rule):
   an_agent = small.make_agent(rule)
   rng = jax.random.PRNGKey(0)
