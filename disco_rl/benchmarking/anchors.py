@@ -19,7 +19,6 @@ from disco_rl.benchmarking import scores
 from disco_rl.benchmarking import suites
 from disco_rl.benchmarking import tuning
 from disco_rl.environments import registry
-from disco_rl.rule_zoo import file_format
 from disco_rl.runs import metrics
 
 KIND = 'anchors'
@@ -57,17 +56,17 @@ def compute(
     ValueError: if an argument is not valid, or the folder of another purpose.
   """
   suite = suites.get_suite(suite) if isinstance(suite, str) else suite
+  if not resume:
+    campaign_lib.check_free(out)
   tuning.check_rules(rules)
   seeds = tuple(
     FIRST_SEED + k for k in range(schema.check('num_seeds', num_seeds))
   )
   found = scores.read('tuned', suite, tuned)
-  made = [
-    rows.make(
-      name if rows.parse(name)[1] else f'{name}@{rows.TUNED}', suite, found
-    )
-    for name in rules
-  ]
+  names = [x if rows.parse(x)[1] else f'{x}@{rows.TUNED}' for x in rules]
+  tuning.check_rules(names)
+  recorded = campaign_lib.read_spec(out)['rules'] if resume else {}
+  made = [rows.make(x, suite, found, recorded.get(x)) for x in names]
   table = {
     (row.name, task.name): cells_lib.Cell(
       f'{row.name}-{task.name}',
@@ -87,8 +86,7 @@ def compute(
     kind=KIND,
     suite=suite.name,
     suite_tasks={task.name: task.to_plain() for task in suite.tasks},
-    rules={r.name: file_format.digest(r.rule.eta or {}) for r in made},
-    settings={r.name: r.settings for r in made},
+    rules={row.name: row.to_plain() for row in made},
     seeds=list(seeds),
     budget_factor=BUDGET_FACTOR,
   )

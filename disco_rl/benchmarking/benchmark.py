@@ -22,7 +22,6 @@ from disco_rl.benchmarking import scores
 from disco_rl.benchmarking import suites
 from disco_rl.benchmarking import tuning
 from disco_rl.config import arguments
-from disco_rl.rule_zoo import file_format
 
 KIND = 'benchmark'
 
@@ -144,8 +143,8 @@ def benchmark(
     tuned: tuned settings, or their file; None for those of the suite.
     anchors: anchors for normalised scores, or their file; None for those of the
       suite.
-    resume: whether to resume the benchmark in `out`; the other arguments must
-      be those of the first call.
+    resume: whether to resume the benchmark in `out`. There may be more rules
+      than in the first call, and other anchors; all else must be the same.
     show_progress: whether to show a progress bar.
 
   Returns:
@@ -204,11 +203,15 @@ class Job:
     if not resume:
       campaign_lib.check_free(out)
     found = scores.read('tuned', self.suite, tuned)
-    self._anchors = scores.read('anchors', self.suite, anchors)
     missing = {name: rows_lib.missing_reason(name) for name in rules}
     self.notes = [reason for reason in missing.values() if reason is not None]
+    before = campaign_lib.read_spec(out) if resume else {}
+    recorded = before.get('rules', {})
+    if anchors is None and before.get('suite') == self.suite.name:
+      anchors = before.get('anchors')
+    self._anchors = scores.read('anchors', self.suite, anchors)
     rows = [
-      rows_lib.make(name, self.suite, found)
+      rows_lib.make(name, self.suite, found, recorded.get(name))
       for name in rules
       if missing[name] is None
     ]
@@ -234,9 +237,7 @@ class Job:
       kind=KIND,
       suite=self.suite.name,
       suite_tasks={t.name: t.to_plain() for t in self.suite.tasks},
-      rules=list(self._rules),
-      eta={row.name: file_format.digest(row.rule.eta or {}) for row in rows},
-      settings={row.name: row.settings for row in rows},
+      rules={row.name: row.to_plain() for row in rows},
       seeds=list(self._seeds),
       anchors=self._anchors,
     )

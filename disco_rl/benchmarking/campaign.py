@@ -9,13 +9,14 @@ training diverges with one seed, that is recorded, and the others are trained
 again without it, since they share a program that has stopped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import json
 import os
 import pathlib
 from typing import Any
 
+from disco_rl import fields
 from disco_rl.benchmarking import cells as cells_lib
 from disco_rl.evaluation import plan as plan_lib
 from disco_rl.evaluation import training
@@ -26,6 +27,7 @@ from disco_rl.runs import finite
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
 from disco_rl.runs import metrics
+from disco_rl.runs import plain_settings
 from disco_rl.runs import progress
 from disco_rl.runs import reading
 from disco_rl.runs import run as run_lib
@@ -39,6 +41,16 @@ _DIVERGED = 'diverged.json'
 
 class CampaignError(ValueError):
   """Raised for folders that are not those of this campaign."""
+
+
+class CellError(RuntimeError):
+  """Raised if a cell cannot be trained, for another reason than divergence.
+
+  Attributes:
+    is_user_facing: see `files.StorageError`.
+  """
+
+  is_user_facing = True
 
 
 class Campaign:
@@ -86,6 +98,7 @@ class Campaign:
       Whether all are finished; False if a command is interrupted.
 
     Raises:
+      CellError: if a cell cannot be trained.
       KeyboardInterrupt: after Ctrl-C outside of commands.
     """
     cells_lib.check_names(cells)
@@ -96,8 +109,9 @@ class Campaign:
       for cell in cells:
         if self.is_finished(cell):
           continue
-        if not self._run_cell(cell, _Part(bar, cell.name, done)):
-          return False
+        with _naming(cell):
+          if not self._run_cell(cell, _Part(bar, cell.name, done)):
+            return False
         done += cell.steps
     finally:
       bar.close()
@@ -131,10 +145,9 @@ class Campaign:
           continue
         if outcome.reason is loop.Reason.INTERRUPTED:
           return False
-        error = outcome.error
-        if error is not None:
-          assert isinstance(error, training.DivergenceError)
-          self._record(cell, {error.seed: str(error)})
+        if outcome.error is not None:
+          assert isinstance(outcome.error, training.DivergenceError)
+          self._record(cell, {outcome.error.seed: str(outcome.error)})
           continue
         assert run.folder is not None
         plan_lib.save_final_params(run, outcome.state)
@@ -170,6 +183,18 @@ class Campaign:
     self.write_json(_DIVERGED, self._diverged)
 
 
+@contextlib.contextmanager
+def _naming(cell: cells_lib.Cell) -> Iterator[None]:
+  """Adds the name of a cell to errors that users can correct."""
+  try:
+    yield
+  except Exception as error:
+    is_for_users = getattr(error, 'is_user_facing', False)
+    if is_for_users or isinstance(error, ValueError):
+      raise CellError(f'{cell.name}: {error}') from error
+    raise
+
+
 def open_folder(
   path: str | os.PathLike[str], spec: Mapping[str, Any], *, resume: bool
 ) -> Campaign:
@@ -177,8 +202,10 @@ def open_folder(
 
   Args:
     path: path of the folder.
-    spec: what it is for, of JSON types, with the entry `kind`.
-    resume: whether it is opened again.
+    spec: what it is for, of JSON types: its `kind`, its `rules` by name, and
+      all else that results depend on.
+    resume: whether it is opened again. There may be more rules than before, and
+      other `anchors`, which training does not depend on.
 
   Returns:
     The campaign.
@@ -189,24 +216,34 @@ def open_folder(
   if runtime.current() is not None:
     raise CampaignError('benchmarks run in one process, not in several')
   path = pathlib.Path(path)
-  spec = {'format': FORMAT, **json.loads(json.dumps(spec))}
+  spec = {'format': FORMAT, **plain_settings.to_plain(dict(spec))}
   if resume:
-    before = read_spec(path)
-    old, new = run_lib.flatten(before), run_lib.flatten(spec)
-    for name in sorted({*old, *new}):
-      if old.get(name) != new.get(name):
-        raise CampaignError(
-          f'{path} is the folder of another benchmark: its {name} is '
-          f'{old.get(name)!r}, not {new.get(name)!r}'
-        )
-    return Campaign(path, spec)
-  check_free(path)
+    _check_same(path, read_spec(path), spec)
+  else:
+    check_free(path)
+    with files.storing(path):
+      path.mkdir(parents=True, exist_ok=True)
+  interrupts.defer()  # From here on there is something to save.
   campaign = Campaign(path, spec)
-  interrupts.defer()
-  with files.storing(path):
-    path.mkdir(parents=True, exist_ok=True)
   campaign.write_json(_SPEC, spec)
   return campaign
+
+
+def _check_same(
+  path: pathlib.Path, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+  """Raises a `CampaignError` unless one campaign goes on with another."""
+  old, new = (
+    run_lib.flatten({k: v for k, v in spec.items() if k != 'anchors'})
+    for spec in (before, now)
+  )
+  for name in sorted({*old, *new}):
+    is_added = name not in old and name.startswith('rules.')
+    if not is_added and old.get(name) != new.get(name):
+      raise CampaignError(
+        f'{path} is the folder of another benchmark: its {name} is '
+        f'{fields.shorten(old.get(name))}, not {fields.shorten(new.get(name))}'
+      )
 
 
 def check_free(path: str | os.PathLike[str]) -> None:
@@ -237,7 +274,10 @@ def read_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
   if not (path / _SPEC).exists():
     raise CampaignError(f'{path} holds no benchmark: there is no {_SPEC} in it')
   spec = _read(path / _SPEC)
-  if spec.get('format') != FORMAT or not isinstance(spec.get('kind'), str):
+  is_spec = isinstance(spec.get('kind'), str) and isinstance(
+    spec.get('rules'), dict
+  )
+  if spec.get('format') != FORMAT or not is_spec:
     raise CampaignError(
       f'{path} was made by another version of disco_rl, or {_SPEC} was changed'
     )

@@ -71,7 +71,7 @@ class Cell:
     return plan_lib.Plan(request, self.rule)
 
   def _network_settings(self) -> dict[str, Any]:
-    """Returns the task's network, for the agent and for a critic if it has one."""
+    """Returns the network of the task, for the agent and its critic."""
     settings = {}
     for name, value in self.task.net_args.items():
       settings[f'agent.net_settings.net_args.{name}'] = value

@@ -17,6 +17,7 @@ from disco_rl import fields
 from disco_rl import schema
 from disco_rl.benchmarking import suites
 from disco_rl.config import agents
+from disco_rl.rule_zoo import file_format
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.rule_zoo import store
 from disco_rl.update_rules import registry
@@ -39,6 +40,13 @@ class Row:
   name: str
   rule: rule_lib.Rule
   settings: Mapping[str, Mapping[str, Any]]
+
+  def to_plain(self) -> dict[str, Any]:
+    """Returns all that results depend on, as JSON types."""
+    return dict(
+      eta=file_format.digest(self.rule.eta or {}),
+      settings={task: dict(own) for task, own in self.settings.items()},
+    )
 
 
 def parse(name: str) -> tuple[str, str | None]:
@@ -77,7 +85,10 @@ def missing_reason(name: str) -> str | None:
 
 
 def make(
-  name: str, suite: suites.Suite, tuned: Mapping[str, Any] | None
+  name: str,
+  suite: suites.Suite,
+  tuned: Mapping[str, Any] | None,
+  recorded: Mapping[str, Any] | None = None,
 ) -> Row:
   """Loads the rule of a row, and finds its settings.
 
@@ -85,6 +96,8 @@ def make(
     name: the text of the row.
     suite: the suite.
     tuned: results of tuning, see `tuning.py`; None if there are none.
+    recorded: what `Row.to_plain` returned for the same row before; its settings
+      are used if there are no results of tuning.
 
   Returns:
     The row.
@@ -93,27 +106,32 @@ def make(
     ValueError: if there is no such rule, or it was not tuned.
   """
   rule_name, variant = parse(name)
-  settings: dict[str, Mapping[str, Any]] = {
-    task.name: {} for task in suite.tasks
-  }
-  if variant is not None:
-    found = (tuned or {}).get('rules', {}).get(rule_name)
-    if found is None:
-      raise ValueError(
-        f'{name} needs tuned settings of {rule_name} for the suite '
-        f'{suite.name}, and there are none: compute them with disco-rl '
-        f'benchmark --tune --suite {suite.name} --rules {rule_name} and give '
-        'the file (--tuned FILE; in Python: tuned=...)'
-      )
-    for task in suite.tasks:
-      if variant == TUNED and task.name not in found['tasks']:
-        raise ValueError(
-          f'{name} needs tuned settings of {rule_name} for {task.name}, which '
-          'the given ones lack: tune again for this suite'
-        )
-      own = found['tasks'][task.name] if variant == TUNED else found['one']
-      settings[task.name] = own['settings']
+  settings: dict[str, Any] = {task.name: {} for task in suite.tasks}
+  if variant is not None and tuned is None and recorded is not None:
+    settings.update(recorded['settings'])
+  elif variant is not None:
+    settings.update(_tuned_settings(name, suite, tuned))
   return Row(name, load(rule_name), settings)
+
+
+def _tuned_settings(
+  name: str, suite: suites.Suite, tuned: Mapping[str, Any] | None
+) -> dict[str, Any]:
+  """Finds the tuned settings of a row, by task."""
+  rule_name, variant = parse(name)
+  found = (tuned or {}).get('rules', {}).get(rule_name)
+  if found is None:
+    raise ValueError(
+      f'{name} needs tuned settings of {rule_name} for the suite '
+      f'{suite.name}, and there are none: compute them with disco-rl '
+      f'benchmark --tune --suite {suite.name} --rules {rule_name} and give '
+      'the file (--tuned FILE; in Python: tuned=...)'
+    )
+  if variant == ONE:
+    return {task.name: found['one']['settings'] for task in suite.tasks}
+  return {
+    task.name: found['tasks'][task.name]['settings'] for task in suite.tasks
+  }
 
 
 def load(name: str) -> rule_lib.Rule:

@@ -68,6 +68,8 @@ def tune(
     FIRST_SEED + k for k in range(schema.check('num_seeds', num_seeds))
   )
   check_rules(rules)
+  if not resume:
+    campaign_lib.check_free(out)
   loaded = {name: rows.load(name) for name in rules}
   table = {
     (name, task.name): [
@@ -87,7 +89,10 @@ def tune(
     kind=KIND,
     suite=suite.name,
     suite_tasks={task.name: task.to_plain() for task in suite.tasks},
-    rules={n: file_format.digest(r.eta or {}) for n, r in loaded.items()},
+    rules={
+      name: dict(eta=file_format.digest(rule.eta or {}))
+      for name, rule in loaded.items()
+    },
     trials=trials,
     seeds=list(seeds),
   )
