@@ -1,6 +1,8 @@
 """`disco-rl benchmark`: from tuning to scores, and what it refuses."""
 
 import json
+import signal
+import time
 
 import numpy as np
 import pytest
@@ -135,3 +137,28 @@ def test_rules_that_are_not_here_are_left_out(tmp_path, monkeypatch, capsys):
   error = capsys.readouterr().err
   assert 'no rule is left (--rules): disco_103 is left out: the file' in error
   assert not (tmp_path / 'x').exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGKILL])
+def test_a_real_process_goes_on_after_a_signal(tmp_path, number):
+  arguments = ('--rules', 'ppo', 'actor_critic', '--suite=tiny', '--seeds=2')
+  out, whole = tmp_path / 'out', tmp_path / 'whole'
+  process = runs.start('benchmark', *arguments, f'--out={out}')
+  for _ in range(6000):
+    if list(out.glob('cells/*/params_1.npz')):
+      break
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.05)
+  process.send_signal(number)
+  process.communicate()
+  is_killed = number == signal.SIGKILL
+  assert process.returncode == (-number if is_killed else 130)
+  assert not (out / 'table.md').exists()
+  code, _, error = runs.finish('benchmark', f'--resume={out}')
+  assert code == 0, error
+  assert runs.finish('benchmark', *arguments, f'--out={whole}')[0] == 0
+  names = ('scores.csv', 'table.md')
+  assert [(out / name).read_text() for name in names] == [
+    (whole / name).read_text() for name in names
+  ]
