@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from disco_rl import fields
 from disco_rl import schema
 from disco_rl.benchmarking import campaign as campaign_lib
 from disco_rl.benchmarking import cells as cells_lib
@@ -55,7 +56,8 @@ def compute(
   Raises:
     ValueError: if an argument is not valid, or the folder of another purpose.
   """
-  suite = suites.get_suite(suite) if isinstance(suite, str) else suite
+  fields.check_path('out', out)
+  suite = suites.get_suite(suite)
   if not resume:
     campaign_lib.check_free(out)
   tuning.check_rules(rules)

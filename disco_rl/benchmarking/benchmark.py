@@ -154,6 +154,7 @@ def benchmark(
     ValueError: if an argument is not valid, or the folder of another purpose.
     KeyboardInterrupt: after Ctrl-C, when all is saved.
   """
+  arguments.check_flag('show_progress', show_progress)
   job = Job(
     rules,
     suite,
@@ -193,12 +194,7 @@ class Job:
     arguments.check_flag('resume', resume)
     fields.check_path('out', out)
     tuning.check_rules(rules)
-    self.suite = suites.get_suite(suite) if isinstance(suite, str) else suite
-    if not isinstance(self.suite, suites.Suite):
-      raise ValueError(
-        f'suite must be a name or a benchmarking.suites.Suite, got '
-        f'{fields.shorten(suite)}'
-      )
+    self.suite = suites.get_suite(suite)
     self._seeds = tuning.reported_seeds(seeds)
     if not resume:
       campaign_lib.check_free(out)

@@ -68,6 +68,8 @@ class Campaign:
     self._diverged: dict[str, dict[str, str]] = {}
     if (path / _DIVERGED).exists():
       self._diverged = _read(path / _DIVERGED)
+      if not all(_is_record(own) for own in self._diverged.values()):
+        raise CampaignError(f'{path / _DIVERGED} was changed')
 
   def diverged(self, cell: cells_lib.Cell) -> dict[int, str]:
     """Returns the seeds with which a cell diverged, to the reasons."""
@@ -274,9 +276,10 @@ def read_spec(path: str | os.PathLike[str]) -> dict[str, Any]:
   if not (path / _SPEC).exists():
     raise CampaignError(f'{path} holds no benchmark: there is no {_SPEC} in it')
   spec = _read(path / _SPEC)
-  is_spec = isinstance(spec.get('kind'), str) and isinstance(
-    spec.get('rules'), dict
-  )
+  kinds = dict(kind=str, suite=str, rules=dict, seeds=list)
+  is_spec = all(isinstance(spec.get(x), kind) for x, kind in kinds.items())
+  if is_spec:
+    is_spec = all(isinstance(own, dict) for own in spec['rules'].values())
   if spec.get('format') != FORMAT or not is_spec:
     raise CampaignError(
       f'{path} was made by another version of disco_rl, or {_SPEC} was changed'
@@ -289,6 +292,11 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
     return reading.read_json(path)
   except reading.UnreadableFileError as error:
     raise CampaignError(f'cannot read {path}: {error}') from None
+
+
+def _is_record(reasons: Any) -> bool:
+  """Returns whether an entry of the file on divergence is valid."""
+  return isinstance(reasons, dict) and all(x.isdecimal() for x in reasons)
 
 
 class _Part:

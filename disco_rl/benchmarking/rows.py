@@ -108,7 +108,8 @@ def make(
   rule_name, variant = parse(name)
   settings: dict[str, Any] = {task.name: {} for task in suite.tasks}
   if variant is not None and tuned is None and recorded is not None:
-    settings.update(recorded['settings'])
+    before = recorded.get('settings')
+    settings.update(before if isinstance(before, Mapping) else {})
   elif variant is not None:
     settings.update(_tuned_settings(name, suite, tuned))
   return Row(name, load(rule_name), settings)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from disco_rl import fields
 from disco_rl.benchmarking import suites
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
@@ -99,6 +100,8 @@ def read(
       return None
   content = where
   if not isinstance(where, Mapping):
+    if given is not None:
+      fields.check_path(what, where)
     try:
       content = reading.read_json(where)
     except reading.UnreadableFileError as error:
@@ -111,14 +114,46 @@ def read(
       f'{label} has no {what} of a suite: they are written by disco-rl '
       f'benchmark {"--anchors" if what == "anchors" else "--tune"}'
     )
-  recorded = content.get('suite_tasks', {})
+  recorded = content.get('suite_tasks')
   for task in suite.tasks:
-    if recorded.get(task.name) != task.to_plain():
+    is_same = isinstance(recorded, Mapping) and (
+      recorded.get(task.name) == task.to_plain()
+    )
+    if not is_same:
       raise ValueError(
         f'{label} has {what} of another setting of the task {task.name} in the '
         f'suite {suite.name}: compute them again'
       )
+  try:
+    _CHECKS[what](content, suite)
+  except (AttributeError, KeyError, TypeError, ValueError):
+    raise ValueError(
+      f'{label} has {what} that are not complete: it was changed'
+    ) from None
   return dict(content)
+
+
+def _check_anchors(content: Mapping[str, Any], suite: suites.Suite) -> None:
+  """Raises some error for anchors that are not complete."""
+  for task in suite.tasks:
+    own = content['tasks'][task.name]
+    needed = [own['random']]
+    if own['is_told_apart']:
+      needed.append(own['best'])
+      if not own['best'] > own['random']:
+        raise ValueError
+    if not np.isfinite(needed).all():
+      raise ValueError
+
+
+def _check_tuned(content: Mapping[str, Any], suite: suites.Suite) -> None:
+  """Raises some error for tuned settings that are not complete."""
+  for rule in content['rules'].values():
+    for own in (rule['one'], *(rule['tasks'][x.name] for x in suite.tasks)):
+      own['settings'].items()
+
+
+_CHECKS = {'anchors': _check_anchors, 'tuned': _check_tuned}
 
 
 def no_anchors_reason(suite: suites.Suite) -> str:

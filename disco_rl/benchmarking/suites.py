@@ -163,11 +163,11 @@ SUITES: Mapping[str, Suite] = {
 }
 
 
-def get_suite(name: str) -> Suite:
+def get_suite(suite: Any) -> Suite:
   """Finds a suite by name.
 
   Args:
-    name: a key of `SUITES`.
+    suite: a key of `SUITES`, or a suite.
 
   Returns:
     The suite.
@@ -175,7 +175,9 @@ def get_suite(name: str) -> Suite:
   Raises:
     ValueError: if there is no such suite.
   """
-  return utils.lookup(dict(SUITES), name, 'suite')
+  if isinstance(suite, Suite):
+    return suite
+  return utils.lookup(dict(SUITES), suite, 'suite')
 
 
 def data_file(suite: str, what: str) -> Any:

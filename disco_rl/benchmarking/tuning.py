@@ -60,7 +60,8 @@ def tune(
   Raises:
     ValueError: if an argument is not valid, or the folder of another purpose.
   """
-  suite = suites.get_suite(suite) if isinstance(suite, str) else suite
+  fields.check_path('out', out)
+  suite = suites.get_suite(suite)
   trials = fields.check(
     fields.Field(int, low=1, limit=fields.MAX_LANES), 'trials', trials
   )

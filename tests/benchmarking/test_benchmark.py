@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import disco_rl
+from disco_rl.benchmarking import campaign
 from disco_rl.benchmarking import cells
 from disco_rl.benchmarking import rows as rows_lib
 from disco_rl.benchmarking import suites
@@ -152,6 +153,38 @@ def test_other_benchmarks_are_refused(killed, tmp_path):
   (tmp_path / 'file').touch()
   with pytest.raises(ValueError, match='is not an empty folder'):
     disco_rl.benchmark(RULES, 'tiny', out=tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'message'),
+  [
+    (dict(rules='ppo'), r'rules \(--rules\) must be one or more'),
+    (dict(rules=[]), r'rules \(--rules\) must be one or more'),
+    (dict(suite=5), 'unknown suite 5'),
+    (dict(out=5), 'out must be a path'),
+    (dict(resume='x'), 'resume must be True or False'),
+    (dict(show_progress=2), 'show_progress must be True or False'),
+    (dict(anchors=dict(kind='x')), 'the given mapping has no anchors'),
+    (dict(tuned=dict(kind='x')), 'the given mapping has no tuned'),
+  ],
+)
+def test_wrong_arguments_are_refused(tmp_path, arguments, message):
+  out = tmp_path / 'x'
+  defaults = dict(rules=RULES, suite='tiny', out=out, seeds=2)
+  with pytest.raises(ValueError, match=message):
+    disco_rl.benchmark(**{**defaults, **arguments})
+  assert not out.exists()
+
+
+def test_changed_files_are_refused(tmp_path):
+  for content in ('', '[]', '{"format": 1}', '{"format": 1, "kind": 5}'):
+    (tmp_path / 'spec.json').write_text(content)
+    with pytest.raises(campaign.CampaignError):
+      disco_rl.benchmark(RULES, 'tiny', out=tmp_path, seeds=2, resume=True)
+  for content in ('[]', '{"x": 1}', '{"x": {"a": "b"}}'):
+    (tmp_path / 'diverged.json').write_text(content)
+    with pytest.raises(campaign.CampaignError, match=r'diverged\.json'):
+      campaign.Campaign(tmp_path, {})
 
 
 def test_a_seed_that_diverges_counts_as_random_and_the_rest_go_on(

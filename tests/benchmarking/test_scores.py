@@ -93,6 +93,10 @@ def test_a_random_policy_in_catch(name):
   [
     (dict(kind='tuned'), 'has no anchors of a suite'),
     (dict(suite_tasks={}), 'anchors of another setting of the task catch_3x3'),
+    (dict(suite_tasks=5), 'anchors of another setting of the task catch_3x3'),
+    (dict(tasks={}), 'not complete: it was changed'),
+    (dict(tasks=5), 'not complete: it was changed'),
+    (dict(tasks={TASK.name: dict(random=1.0)}), 'not complete'),
   ],
 )
 def test_wrong_anchors_are_refused(tmp_path, change, message):
@@ -107,6 +111,8 @@ def test_anchors_are_read(tmp_path):
   path = tmp_path / 'anchors.json'
   with pytest.raises(ValueError, match='cannot read anchors from'):
     scores.read('anchors', TINY, path)
+  with pytest.raises(ValueError, match='anchors must be a path'):
+    scores.read('anchors', TINY, 5)
   path.write_text(json.dumps(_anchors()))
   assert scores.read('anchors', TINY, path) == _anchors()
   assert scores.read('anchors', TINY, _anchors()) == _anchors()

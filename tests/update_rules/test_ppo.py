@@ -161,6 +161,7 @@ def test_it_learns_a_small_catch():
     env_settings=dict(rows=5, columns=4),
     batching=disco_rl.Batching(batch_size=32, rollout_length=17, num_envs=32),
     chunk_size=50,
+    devices=jax.devices()[:1],
   )
   assert all(row['average_return'] < 0.5 for row in result.rows[:2])
   assert min(result.final_returns(50).values()) > 0.9
