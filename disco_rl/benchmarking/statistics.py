@@ -103,17 +103,20 @@ def estimate(
     nothing = np.full_like(value, np.nan, dtype=float)
     return Estimate(value, nothing, nothing)
   rng = np.random.default_rng(seed)
-  drawn = [
-    statistic(*(_resample(rng, x) for x in scores))
-    for _ in range(num_resamples)
-  ]
+  drawn = statistic(*(_resample(rng, x, num_resamples) for x in scores))
   tail = (1 - confidence) / 2
-  low, high = np.quantile(np.asarray(drawn), [tail, 1 - tail], axis=0)
+  low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
   return Estimate(value, low, high)
 
 
-def _resample(rng: np.random.Generator, scores: np.ndarray) -> np.ndarray:
-  """Draws seeds with replacement, [..., T, S]; the same for leading axes."""
+def _resample(
+  rng: np.random.Generator, scores: np.ndarray, number: int
+) -> np.ndarray:
+  """Draws seeds with replacement, [..., T, S] to [number, ..., T, S].
+
+  The same seeds are drawn along all leading dimensions.
+  """
   num_tasks, num_seeds = scores.shape[-2:]
-  index = rng.integers(num_seeds, size=(num_tasks, num_seeds))
-  return scores[..., np.arange(num_tasks)[:, None], index]
+  index = rng.integers(num_seeds, size=(number, num_tasks, num_seeds))
+  tasks = np.arange(num_tasks)[:, None]
+  return np.stack([scores[..., tasks, own] for own in index])

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from disco_rl.benchmarking import benchmark
 from disco_rl.benchmarking import suites
 from disco_rl.cli import main
 from disco_rl.rule_zoo import store
@@ -137,6 +138,17 @@ def test_rules_that_are_not_here_are_left_out(tmp_path, monkeypatch, capsys):
   error = capsys.readouterr().err
   assert 'no rule is left (--rules): disco_103 is left out: the file' in error
   assert not (tmp_path / 'x').exists()
+
+
+def test_others_go_on_without_them(tmp_path, monkeypatch):
+  find = store.find
+  monkeypatch.setattr(
+    store, 'find', lambda x: None if x == 'disco_103' else find(x)
+  )
+  names = ['disco_103', 'random:0:disco_103', 'ppo']
+  job = benchmark.Job(names, 'tiny', out=tmp_path / 'x', seeds=1)
+  assert [note.split()[0] for note in job.notes] == names[:2]
+  assert {rule for rule, _ in job.cells} == {'ppo'}
 
 
 @pytest.mark.slow
