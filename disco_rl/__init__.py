@@ -15,6 +15,7 @@ import importlib
 from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
+  from disco_rl.benchmarking.benchmark import benchmark as benchmark
   from disco_rl.config.batching import Batching as Batching
   from disco_rl.environments.registry import (
     register_environment as register_environment,
@@ -33,6 +34,7 @@ __version__ = '0.2.0'
 
 _HOMES = {
   'Batching': 'config.batching',
+  'benchmark': 'benchmarking.benchmark',
   'evaluate': 'evaluation.evaluate',
   'list_rules': 'rule_zoo.rule',
   'load_rule': 'rule_zoo.rule',

@@ -90,6 +90,7 @@ SCHEMA: Mapping[str, Field] = {
   'value_discount': _FRACTION,
   'td_lambda': _FRACTION,
   'vtrace_lambda': _FRACTION,
+  'gae_lambda': _FRACTION,
   'value_fn_td_lambda': _FRACTION,
   'target_params_coeff': _FRACTION,
   'ema_decay': _DECAY,
@@ -99,6 +100,7 @@ SCHEMA: Mapping[str, Field] = {
   'outer_value_cost': _NUMBER,
   # Rules.
   'aux_policy_cost': _NUMBER,
+  'clip_epsilon': Field(float, above=0, high=1),
   'entropy_cost': _NUMBER,
   'pg_cost': _NUMBER,
   'pi_cost': _NUMBER,

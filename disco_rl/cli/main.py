@@ -20,12 +20,18 @@ from disco_rl.runs import interrupts
 _COMMANDS = {
   'eval': ('eval_command', 'train fresh agents with a rule'),
   'meta-train': ('meta_train_command', 'discover or improve a rule'),
+  'benchmark': (
+    'benchmark_command',
+    'compare rules over environments and seeds',
+  ),
   'compare': ('compare_command', 'draw several runs in one picture'),
   'rules': ('rules_command', 'list the known rules'),
 }
 
 # Commands that compile large programs.
-_COMPILING = ('eval', 'meta-train')
+_COMPILING = ('eval', 'meta-train', 'benchmark')
+# Those whose runs may have several devices and processes.
+_SHARDED = ('eval', 'meta-train')
 
 # Bytes of address space that Python and JAX reserve before any work. With much
 # less, JAX waits for ever for threads that it could not start.
@@ -87,9 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _import(command)
     arguments = build_parser(command).parse_args(words)
     if arguments.command in _COMPILING:
-      with _starting_jax():
-        _simulate_devices(arguments)
-      _import_from_cli('process_options').connect(arguments)
+      if arguments.command in _SHARDED:
+        with _starting_jax():
+          _simulate_devices(arguments)
+        _import_from_cli('process_options').connect(arguments)
       interrupts.install_again()
       with _starting_jax():
         importlib.import_module('jax').devices()

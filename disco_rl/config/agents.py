@@ -106,6 +106,35 @@ def get_settings_policy_gradient() -> config_dict.ConfigDict:
   )
 
 
+def get_settings_ppo() -> config_dict.ConfigDict:
+  """Makes the settings of an agent that learns with PPO."""
+  return _locked(
+    dict(
+      hyper_params=dict(
+        discount_factor=0.997,
+        gae_lambda=0.95,
+        clip_epsilon=0.2,
+        # With 0.01, some seeds on Catch 5x4 stop exploring too early.
+        entropy_cost=0.1,
+        pg_cost=1.0,
+        value_cost=0.5,
+      ),
+      update_rule_name='ppo',
+      update_rule=dict(
+        categorical_value=True,
+        num_bins=601,
+        max_abs_value=300.0,
+        nonlinear_value_transform=True,
+        normalize_adv=True,
+        moving_average_decay=0.0,
+      ),
+      learning_rate=3e-3,
+      max_abs_update=1.0,
+      net_settings=_mlp_settings(dense=(64, 32, 32), model_size=64),
+    )
+  )
+
+
 def get_settings_critic() -> dict[str, Any]:
   """Makes the settings of a critic, see `types.ValueFnConfig`."""
   return dict(
@@ -150,6 +179,7 @@ _DEFAULTS: dict[str, Callable[[], config_dict.ConfigDict]] = {
   'disco': get_settings_disco,
   'actor_critic': get_settings_actor_critic,
   'policy_gradient': get_settings_policy_gradient,
+  'ppo': get_settings_ppo,
 }
 
 

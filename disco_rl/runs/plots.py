@@ -138,13 +138,15 @@ def grid(
   curves: Mapping[str, Mapping[str, Rows]],
   column: str,
   lines: Mapping[str, Mapping[str, float]] | None = None,
+  x: str | None = None,
 ) -> Any:
-  """Draws the curves of one or more runs over meta-updates, in panels.
+  """Draws the curves of one or more runs, in panels.
 
   Args:
     curves: title of a panel to its tables, by name of the run.
     column: column of the vertical axis.
     lines: title of a panel to its horizontal lines, name to value.
+    x: column of the horizontal axis; None for meta-updates.
 
   Returns:
     A matplotlib figure.
@@ -154,15 +156,44 @@ def grid(
     # Few points are marked; a single one would not be visible otherwise.
     longest = max((len(rows) for rows in runs.values()), default=0)
     marker = '.' if longest < 50 else ''
-    _draw_curves(axes, runs, column, 'iteration', marker)
+    _draw_curves(axes, runs, column, x or 'iteration', marker)
     for i, (name, value) in enumerate((lines or {}).get(title, {}).items()):
       style = dict(color='0.35', linestyle=('--', ':')[i % 2], linewidth=1.2)
       axes.axhline(value, label=name, **style)
     _fit_to_lines(axes)
     axes.set_title(title, fontsize='medium')
-    axes.set_xlabel('meta-update')
+    axes.set_xlabel('meta-update' if x is None else _NAMES.get(x, x))
     legend = axes.legend(loc='best', frameon=False, fontsize='small')
     legend.set_in_layout(False)  # Long names must not shrink the axes.
+  return figure
+
+
+def bands(
+  curves: Mapping[str, tuple[Any, Any]], x_label: str, y_label: str
+) -> Any:
+  """Draws curves with intervals.
+
+  Args:
+    curves: name to x, [N], and to (value, low, high), each [N]; intervals that
+      are NaN are left out.
+    x_label: name of the horizontal axis.
+    y_label: name of the vertical axis.
+
+  Returns:
+    A matplotlib figure.
+  """
+  figure = _new_figure()
+  axes = figure.subplots()
+  for i, (name, (at, (value, low, high))) in enumerate(curves.items()):
+    color = f'C{i}'
+    axes.plot(at, value, color=color, linewidth=2, label=name)
+    axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
+  axes.set_xlabel(x_label)
+  axes.set_ylabel(y_label)
+  axes.grid(alpha=0.3)
+  axes.margins(x=0)
+  if curves:
+    axes.legend(loc='best', frameon=False)
   return figure
 
 

@@ -18,7 +18,11 @@ _ASCII_MARKS = ('#', '.')
 
 
 class Progress:
-  """Shows the progress of a run, its speed and some metrics."""
+  """Shows the progress of a run, its speed and some metrics.
+
+  Attributes:
+    label: name of the current part of the work; empty for none.
+  """
 
   def __init__(
     self,
@@ -38,6 +42,7 @@ class Progress:
       stream: stream to write to; by default the standard error.
       enabled: whether to write at all.
     """
+    self.label = ''
     self._total = total
     self._done = done
     self._unit = unit
@@ -85,6 +90,7 @@ class Progress:
   def _line(self, note: str, values: dict[str, float]) -> list[str]:
     """Returns the parts of a line, the count first."""
     parts = [f'{self._done}/{self._total}']
+    parts += [self.label] * bool(self.label)
     parts += [f'{k} {x:.3g}' for k, x in values.items() if not math.isnan(x)]
     if self._rate is not None:
       left = (self._total - self._done) / max(self._rate, 1e-9)

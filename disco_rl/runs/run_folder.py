@@ -207,6 +207,12 @@ class RunFolder:
       for path in run_files.find(self.path, ('params_*.npz',)):
         path.unlink(missing_ok=True)
 
+  def remove_checkpoint(self) -> None:
+    """Removes the checkpoint of one process, if the run is not to go on."""
+    if self.is_writable:
+      with files.storing(self.path):
+        self.state_path.unlink(missing_ok=True)
+
   def shows_checkpoint(self) -> bool:
     """Returns whether files show that there was a checkpoint."""
     return bool(run_files.find(self.path, run_files.AFTER_CHECKPOINT))

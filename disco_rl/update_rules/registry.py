@@ -14,11 +14,13 @@ from disco_rl.update_rules import actor_critic
 from disco_rl.update_rules import base
 from disco_rl.update_rules import disco
 from disco_rl.update_rules import policy_gradient
+from disco_rl.update_rules import ppo
 
 UPDATE_RULES: dict[str, Callable[..., base.UpdateRule]] = {
   'disco': disco.DiscoUpdateRule,
   'actor_critic': actor_critic.ActorCritic,
   'policy_gradient': policy_gradient.PolicyGradientUpdate,
+  'ppo': ppo.PPO,
 }
 BUILT_IN = frozenset(UPDATE_RULES)
 # Name of a registered rule to a function that makes its agents' settings.

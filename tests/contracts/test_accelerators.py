@@ -47,6 +47,7 @@ def test_nothing_else_asks_for_the_platform():
     if asks.search(line) and 'sys.platform' not in line
   }
   assert found == {
+    'arithmetic.py',  # Words for the speed of a dry run.
     'cli/eval_command.py',  # Words for the devices.
     'memory.py',  # Checked on CPU only.
     'networks/convolution.py',  # `on_an_accelerator`.
@@ -95,7 +96,9 @@ def _learner_step(an_agent, rollout, num_devices=1):
 
 
 @pytest.mark.parametrize('num_devices', [1, 8])
-@pytest.mark.parametrize('rule', ['disco', 'actor_critic', 'policy_gradient'])
+@pytest.mark.parametrize(
+  'rule', ['disco', 'actor_critic', 'policy_gradient', 'ppo']
+)
 def test_a_learner_step(rule, num_devices):
   an_agent = small.make_agent(
     rule, axis_name='batch' if num_devices > 1 else None

@@ -199,7 +199,9 @@ def test_output_specs_describe_the_network(case):
     assert out.dtype == spec[name].dtype
 
 
-@pytest.mark.parametrize('case', ['disco', 'actor_critic'], indirect=True)
+@pytest.mark.parametrize(
+  'case', ['disco', 'actor_critic', 'ppo'], indirect=True
+)
 @pytest.mark.parametrize('position', [0, -1])
 def test_missing_hyper_parameter_is_named(case, position):
   name = case.rule.required_hyper_params[position]
@@ -306,7 +308,9 @@ def test_outputs_of_a_wrong_size_are_named(case, name, size):
     )
 
 
-@pytest.mark.parametrize('case', ['disco', 'actor_critic'], indirect=True)
+@pytest.mark.parametrize(
+  'case', ['disco', 'actor_critic', 'ppo'], indirect=True
+)
 @pytest.mark.parametrize('behaviour', [None, {}])
 def test_missing_behaviour_policy_is_named(case, behaviour):
   rollout = case.rollout.replace(behaviour_agent_out=behaviour)

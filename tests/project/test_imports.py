@@ -21,7 +21,7 @@ LAYERS = (
   ('parallel', 'learning'),
   ('agent',),
   ('evaluation',),
-  ('meta_training',),
+  ('meta_training', 'benchmarking'),
   ('cli',),
 )
 LEVELS = {name: i for i, layer in enumerate(LAYERS) for name in layer}

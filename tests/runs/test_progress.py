@@ -61,6 +61,17 @@ def test_the_first_piece_of_work_makes_no_estimate(clock):
   assert stream.getvalue().strip().endswith('0.5 it/s  16 s left')
 
 
+def test_the_part_of_the_work_is_named(clock):
+  stream = _Terminal()
+  bar = progress.Progress(10, stream=stream)
+  for done, bar.label in ((1, 'first'), (2, 'second')):
+    clock[0] += 1
+    bar.update(done)
+  first, second = stream.getvalue().split('\r')[1:]
+  assert '1/10  first  compiled' in first
+  assert '2/10  second  1 it/s  8 s left' in second
+
+
 @pytest.mark.parametrize('columns', [1, 12, 20, 40, 80, 200])
 def test_a_line_never_wraps(clock, monkeypatch, columns):
   monkeypatch.setenv('COLUMNS', str(columns))

@@ -50,7 +50,7 @@ def settings(rule: str) -> config_dict.ConfigDict:
     config.update_rule.update(
       num_bins=11, max_abs_value=5.0, value_discount=0.97
     )
-  elif rule == 'actor_critic':
+  elif rule in ('actor_critic', 'ppo'):
     config.update_rule.update(num_bins=11, max_abs_value=5.0)
   elif rule == 'policy_gradient':
     config.value_fn.net_args.dense = (6, 6)

@@ -1,0 +1,1 @@
+"""Benchmarks: rules × environments × seeds, and statistics of their scores."""
