@@ -9,7 +9,7 @@ OLDEST := .venv-oldest
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 INSTALL := -m pip install --quiet
 
-.PHONY: eval test test-slow test-oldest bench bench-growth lint release clean
+.PHONY: eval test test-slow test-oldest bench bench-growth docs lint release clean
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
@@ -33,6 +33,10 @@ bench: $(VENV)/.installed
 # How times grow with sizes, as a picture; about twenty minutes.
 bench-growth: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.growth --json growth.json --png growth.png
+
+# The documentation site, in build/site; warnings are errors.
+docs: $(VENV)/.installed
+	$(BIN)/mkdocs build --quiet
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
