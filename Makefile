@@ -9,7 +9,8 @@ OLDEST := .venv-oldest
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 INSTALL := -m pip install --quiet
 
-.PHONY: eval test test-slow test-oldest bench bench-growth bench-scaling lint release clean
+.PHONY: eval test test-slow test-oldest bench bench-growth bench-scaling docs \
+  lint release clean
 
 eval: $(VENV)/.installed
 	$(BIN)/disco-rl eval --steps 500 --set env.rows=5 --set env.columns=5 \
@@ -37,6 +38,10 @@ bench-growth: $(VENV)/.installed
 # How meta-updates scale over simulated devices and processes; fifteen minutes.
 bench-scaling: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.scaling --json scaling.json --png scaling.png
+
+# The documentation site, in build/site; warnings are errors.
+docs: $(VENV)/.installed
+	$(BIN)/mkdocs build --quiet
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
