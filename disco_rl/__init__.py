@@ -1,10 +1,12 @@
 """Reinforcement learning with rules that are discovered, not designed.
 
-  import disco_rl
+```python
+import disco_rl
 
-  rule = disco_rl.load_rule('disco_103')  # A name, a file, or a run's folder.
-  result = disco_rl.evaluate('catch', rule, num_seeds=5)
-  result.plot('curve.png')
+rule = disco_rl.load_rule('disco_103')  # A name, a file, or a run's folder.
+result = disco_rl.evaluate('catch', rule, num_seeds=5)
+result.plot('curve.png')
+```
 
 These names are imported when they are first used, so that importing the package
 is quick. Everything else is imported by module: `from disco_rl import agent`,

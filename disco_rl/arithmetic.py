@@ -1,7 +1,9 @@
 """Counts the arithmetic of programs, and measures the speed of this machine.
 
-  flop = arithmetic.of_program(jax.jit(function).trace(*args))
-  seconds = flop / arithmetic.measure_speed()
+```python
+flop = arithmetic.of_program(jax.jit(function).trace(*args))
+seconds = flop / arithmetic.measure_speed()
+```
 
 XLA's own count (`cost_analysis`) takes the body of a loop once, however often
 it runs. Here matrix products and convolutions of the traced program are

@@ -1,8 +1,10 @@
 """Checks the types and ranges of settings, with messages for users.
 
-  steps = Field(int, low=1, limit=MAX_COUNT)
-  check(steps, 'steps', 1e3)  # 1000
-  check(steps, 'steps', 0)  # Raises: steps must be a whole number of at least 1
+```python
+steps = Field(int, low=1, limit=MAX_COUNT)
+check(steps, 'steps', 1e3)  # 1000
+check(steps, 'steps', 0)  # Raises: steps must be a whole number of at least 1
+```
 
 Environments declare the fields of their settings beside their defaults; all
 others are in `schema.py`.

@@ -1,9 +1,11 @@
 """Estimates the memory of a program, before anything is allocated.
 
-  parts = dict(
-    state=memory.of_arrays(state), step=memory.of_program(step.trace(state))
-  )
-  memory.check(parts, advice=dict(state='num_seeds', step='batch_size'))
+```python
+parts = dict(
+  state=memory.of_arrays(state), step=memory.of_program(step.trace(state))
+)
+memory.check(parts, advice=dict(state='num_seeds', step='batch_size'))
+```
 
 A process that needs more than there is would otherwise slow down the whole
 machine, and be killed much later. The estimate is a lower bound: inside a

@@ -3,12 +3,14 @@
 Work consists of independent lanes (agents, or seeds of one agent), each with a
 batch of environments. The devices form a grid:
 
-              batch shards
-           ┌───────┬───────┐
-     lane  │ dev 0 │ dev 1 │   Lanes are sharded over the rows, and each lane's
-   shards  ├───────┼───────┤   batch over the columns. Gradients and statistics
-           │ dev 2 │ dev 3 │   of a lane are averaged along its row.
-           └───────┴───────┘
+```text
+           batch shards
+        ┌───────┬───────┐
+  lane  │ dev 0 │ dev 1 │   Lanes are sharded over the rows, and each lane's
+shards  ├───────┼───────┤   batch over the columns. Gradients and statistics
+        │ dev 2 │ dev 3 │   of a lane are averaged along its row.
+        └───────┴───────┘
+```
 
 On one device nothing is sharded, and no collective operations are compiled.
 With one column, lanes need none either, and compute what they do on one device.

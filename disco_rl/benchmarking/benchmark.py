@@ -1,7 +1,9 @@
 """The benchmark in one call: trains rules × tasks × seeds, and compares them.
 
-  result = disco_rl.benchmark(['disco_103', 'ppo@tuned'], 'small', out='runs/b')
-  print(result.table())
+```python
+result = disco_rl.benchmark(['disco_103', 'ppo@tuned'], 'small', out='runs/b')
+print(result.table())
+```
 
 The same is done by `disco-rl benchmark`. See docs/benchmark.md.
 """

@@ -1,8 +1,10 @@
 """Runs many cells in one folder, each of which is resumed if interrupted.
 
-  spec.json        what the folder is for
-  diverged.json    cells whose training diverged, by seed
-  cells/CELL/      the run of a cell, as `disco-rl eval` writes it
+```text
+spec.json        what the folder is for
+diverged.json    cells whose training diverged, by seed
+cells/CELL/      the run of a cell, as `disco-rl eval` writes it
+```
 
 A cell is finished if its run has saved the final parameters of its agents. If
 training diverges with one seed, that is recorded, and the others are trained

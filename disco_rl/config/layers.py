@@ -1,9 +1,11 @@
 """Changes settings in layers, and records which layer changed each of them.
 
-  layers = Layers(defaults)
-  layers.apply('preset atari', {'agent.learning_rate': 3e-4})
-  layers.apply_texts('--set', ['batching.batch_size=96'])
-  layers.settings, layers.origins
+```python
+layers = Layers(defaults)
+layers.apply('preset atari', {'agent.learning_rate': 3e-4})
+layers.apply_texts('--set', ['batching.batch_size=96'])
+layers.settings, layers.origins
+```
 
 Every value is checked against the schema; unknown settings are an error.
 """

@@ -1,7 +1,9 @@
 """Chooses the network of an agent's settings by name.
 
-  settings = agent.get_settings_disco()
-  networks.choose(settings, 'conv', core='lstm')
+```python
+settings = agent.get_settings_disco()
+networks.choose(settings, 'conv', core='lstm')
+```
 
 Heads and action model, which depend on the rule, stay as they are (presets
 change the size of the action model). A critic gets the same torso.

@@ -2,10 +2,8 @@
 
 A request consists of names (rule, environment, network, preset), a few numbers,
 and single settings. Names decide which settings exist; their values come in
-layers, each of which overrides those before it:
-
-  defaults < settings of the rule < settings for the environment < preset
-  < settings of the user
+layers, each of which overrides those before it: defaults, settings of the rule,
+settings for the environment, preset, settings of the user.
 
 `Layers.origins` records which layer a value came from.
 """

@@ -1,7 +1,9 @@
 """Converts errors in code of users and of other packages to one sentence.
 
-  with foreign.boundary('cannot import my_module'):
-    importlib.import_module('my_module')
+```python
+with foreign.boundary('cannot import my_module'):
+  importlib.import_module('my_module')
+```
 
 Any error in the block is raised again as a `ForeignCodeError`, whose message is
 one sentence with the type and message of the error, and the file and line that

@@ -1,12 +1,13 @@
 """Builds environments by name.
 
-  registry.get_environment('gym:CartPole-v1', batch_size=8)
-
 A name is a key of `ENVIRONMENTS`, or consists of a family and a name in that
-family, e.g. `gym:CartPole-v1`. Custom environments are registered by name:
+family. Custom environments are registered by name:
 
-  disco_rl.register_environment('maze', MazeEnvironment, get_maze_config)
-  disco_rl.evaluate('maze', rule)
+```python
+registry.get_environment('gym:CartPole-v1', batch_size=8)
+disco_rl.register_environment('maze', MazeEnvironment, get_maze_config)
+disco_rl.evaluate('maze', rule)
+```
 """
 
 from collections.abc import Callable, Mapping

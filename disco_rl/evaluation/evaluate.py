@@ -1,9 +1,11 @@
 """Evaluation in one call: trains fresh agents with a fixed rule.
 
-  rule = disco_rl.load_rule('disco_103')
-  result = disco_rl.evaluate('catch', rule, num_seeds=5)
-  print(result.final_returns())
-  result.plot('curve.png')
+```python
+rule = disco_rl.load_rule('disco_103')
+result = disco_rl.evaluate('catch', rule, num_seeds=5)
+print(result.final_returns())
+result.plot('curve.png')
+```
 
 The defaults are the published setting on Catch: 1000 iterations with rollouts
 of 29 steps, learning rate 1e-2. The same seed gives the same run here and in

@@ -4,10 +4,12 @@ K seeds are K independent agents in one program. Each of D devices acts in its
 shard of every agent's environments and learns from its shard of the agent's
 replay; gradients and statistics are averaged over devices.
 
-  env_fn = registry.environment_fn('catch')
-  population = Population(env_fn, settings, batching.Batching(), seeds=(0, 1))
-  state = population.init()
-  state, metrics = population.run(eta, state, num_iterations=100)
+```python
+env_fn = registry.environment_fn('catch')
+population = Population(env_fn, settings, batching.Batching(), seeds=(0, 1))
+state = population.init()
+state, metrics = population.run(eta, state, num_iterations=100)
+```
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,10 @@
 """Loads the folder of a run of `disco-rl eval`.
 
+```python
 run = disco_rl.load_run('runs/catch-disco_103')
 print(run.rows[-1]['average_return'], run.settings.agent.learning_rate)
 print(run.play().total_return)
+```
 """
 
 from collections.abc import Callable, Sequence

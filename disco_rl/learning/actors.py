@@ -1,8 +1,10 @@
 """Actors: act in environments in JAX or on the host, with one interface.
 
-  actor = actors.make(agent, env)
-  state = actor.init(env_rng, net_rng)
-  state, rollout = actor.unroll(params, state, step_keys)
+```python
+actor = actors.make(agent, env)
+state = actor.init(env_rng, net_rng)
+state, rollout = actor.unroll(params, state, step_keys)
+```
 
 A `DeviceActor` is pure, so that acting can be compiled together with learning.
 A `HostActor` steps an environment on the host; each observation is sent to the

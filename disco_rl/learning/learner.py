@@ -1,11 +1,13 @@
 """Learners: rules for a custom training loop, with an interface as in optax.
 
-  rule = disco_rl.load_rule('disco_103')
-  learner = disco_rl.make_learner(rule, unroll, optimizer=optax.adam(3e-4))
-  state = learner.init(key, params)
-  update = jax.jit(learner.update, donate_argnums=1)
-  state, out = update(rule.eta, state, rollout, key)
-  print(out.log['total_loss'])
+```python
+rule = disco_rl.load_rule('disco_103')
+learner = disco_rl.make_learner(rule, unroll, optimizer=optax.adam(3e-4))
+state = learner.init(key, params)
+update = jax.jit(learner.update, donate_argnums=1)
+state, out = update(rule.eta, state, rollout, key)
+print(out.log['total_loss'])
+```
 
 The network may be any function and its parameters any tree. η is an argument of
 `update`, not a part of the state: the state can be donated, vmapped seeds share

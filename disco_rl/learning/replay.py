@@ -1,9 +1,11 @@
 """A first-in-first-out replay buffer of trajectories, on the device.
 
-  fresh = replay.to_stored(rollout)
-  buffer = replay.init(fresh, capacity=1024)
-  buffer = replay.add(buffer, fresh)
-  batch = replay.next_batch(buffer, fresh, rng, batching)
+```python
+fresh = replay.to_stored(rollout)
+buffer = replay.init(fresh, capacity=1024)
+buffer = replay.add(buffer, fresh)
+batch = replay.next_batch(buffer, fresh, rng, batching)
+```
 
 All functions are pure and can be compiled; if the buffer is donated, `add`
 changes it in place.

@@ -1,7 +1,9 @@
 """What a run of meta-training needs, from its traced programs alone.
 
-  account = accounts.of_trainer(trainer)
-  account.parts, account.per_device, account.env_steps, account.flop
+```python
+account = accounts.of_trainer(trainer)
+account.parts, account.per_device, account.env_steps, account.flop
+```
 
 Nothing of the run's size is allocated.
 """

@@ -2,9 +2,11 @@
 
 For every environment of its evaluations, a run of meta-training writes
 
-  evaluations_ENV.csv   returns of fresh agents, one row per evaluation and
-                        seed; those of the initial η are at meta-update 0
-  baseline_ENV.csv      the same for a hand-designed rule, evaluated once
+```text
+evaluations_ENV.csv   returns of fresh agents, one row per evaluation and
+                      seed; those of the initial η are at meta-update 0
+baseline_ENV.csv      the same for a hand-designed rule, evaluated once
+```
 """
 
 import collections

@@ -3,20 +3,26 @@
 Rules define the terms. `UpdateRule.validation_terms` are computed after N inner
 updates, on a trajectory the agent has not learned from. Every rule has
 
-  policy_gradient  −log π(a)·Â, averaged; Â is the critic's normalised advantage
-  entropy          entropy of π, with a negative weight, for exploration
+```text
+policy_gradient  −log π(a)·Â, averaged; Â is the critic's normalised advantage
+entropy          entropy of π, with a negative weight, for exploration
+```
 
 and the discovered rule also
 
-  y_entropy        entropy of the predictions y, and
-  z_entropy        entropy of z of the action taken, with negative weights, too
+```text
+y_entropy        entropy of the predictions y, and
+z_entropy        entropy of z of the action taken, with negative weights, too
+```
 
 `UpdateRule.target_terms` are computed on the targets of the inner updates, and
 averaged over the updates; those of the discovered rule are
 
-  y_mean, z_mean, pi_mean   (mean target)²: a softmax is invariant to a common
-                            offset, which might drift otherwise
-  target_kl                 KL(target network's policy ‖ π̂)
+```text
+y_mean, z_mean, pi_mean   (mean target)²: a softmax is invariant to a common
+                          offset, which might drift otherwise
+target_kl                 KL(target network's policy ‖ π̂)
+```
 
 Custom rules add terms by overriding those two methods. The `regularizer` of
 `trainer.Trainer` adds a term to any rule.

@@ -1,8 +1,10 @@
 """Meta-training in one call: discovers a rule, or improves one.
 
-  rule = disco_rl.meta_train(['catch', 'gymnax:CartPole-v1'], num_updates=800)
-  disco_rl.evaluate('catch', rule)
-  disco_rl.save_rule('mine.npz', rule)
+```python
+rule = disco_rl.meta_train(['catch', 'gymnax:CartPole-v1'], num_updates=800)
+disco_rl.evaluate('catch', rule)
+disco_rl.save_rule('mine.npz', rule)
+```
 
 The same seed gives the same rows here, in `disco-rl meta-train` and in a loop
 over `Trainer.update` with the keys of `training.keys`.

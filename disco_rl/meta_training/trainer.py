@@ -5,12 +5,12 @@ over as lanes, and all groups train the same η. If all environments are in JAX,
 a meta-update is one compiled program. Otherwise every group has a program of
 its own, which differentiates after the group has acted, and one updates η.
 
-  group = Group(registry.environment_fn('catch', rows=5, columns=5), settings)
-  trainer = Trainer([group], config_lib.Config())
-  init_rng, eta_rng, step_rng = training.keys(seed=0)
-  state = trainer.init(init_rng, trainer.init_params(eta_rng))
-  for step in range(800):
-    state, log = trainer.update(state, jax.random.fold_in(step_rng, step))
+```python
+trainer = Trainer([Group(env_fn, settings)], config_lib.Config())
+state = trainer.init(init_rng, trainer.init_params(eta_rng))
+for step in range(800):
+  state, log = trainer.update(state, jax.random.fold_in(step_rng, step))
+```
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,9 @@
 A core is built by name from `CORES` with its own keyword arguments, inside a
 Haiku transform. To add one, write a class with the two methods of `LSTMCore`:
 
-  cores.CORES['mine'] = MyCore
+```python
+cores.CORES['mine'] = MyCore
+```
 """
 
 from collections.abc import Callable

@@ -3,7 +3,9 @@
 The meta-network reads a prediction only through softmax and a small MLP, and so
 does its life-long LSTM with an MLP of its own. Computed from the logits by
 
-  softmax(x)·W = (exp(x - max x)·W) / Σ exp(x - max x),
+```text
+softmax(x)·W = (exp(x - max x)·W) / Σ exp(x - max x),
+```
 
 with the first layers W of both and a column of ones as one matrix, this takes
 one pass over the logits, and no probabilities are stored.

@@ -4,7 +4,9 @@ A torso is built by name from `TORSOS` with its own keyword arguments, inside a
 Haiku transform, and called with a tree of [N, ...]; it returns [N, D]. To add
 one, register a class of Haiku modules, or a function that returns a function:
 
-  torsos.register_torso('mine', MyTorso)
+```python
+torsos.register_torso('mine', MyTorso)
+```
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,9 @@
 """The processes of one run: they agree, and end together.
 
-  group = runtime.current()          # None in an ordinary process.
-  paths = group.gather('path', str(path))
+```python
+group = runtime.current()          # None in an ordinary process.
+paths = group.gather('path', str(path))
+```
 
 Process 0 is connected to all others. If a process is lost, the others end with
 one sentence that names it: they could only wait for it in their next collective

@@ -1,8 +1,10 @@
 """Connects the processes of a run, and starts JAX's multi-process runtime.
 
-  runtime.by_hand('10.0.0.1:1234', num_processes=2, process_id=0)
-  runtime.detected()   # On SLURM, GKE, TPU pods, ...
-  runtime.current()    # After the user's own `jax.distributed.initialize`, too.
+```python
+runtime.by_hand('10.0.0.1:1234', num_processes=2, process_id=0)
+runtime.detected()   # On SLURM, GKE, TPU pods, ...
+runtime.current()    # After the user's own `jax.distributed.initialize`, too.
+```
 
 By hand, process 0 listens on the coordinator's address. It compares numbers and
 versions of all processes before JAX's runtime starts, on another port: JAX

@@ -5,9 +5,11 @@ The format is that of the published Disco103 file: a flat npz with keys
 comment of the zip archive, which readers of npz files ignore. Nothing is ever
 unpickled.
 
-  params = file_format.load('disco_103')          # by name
-  params = file_format.load('runs/mine.npz')      # by path
-  file_format.save('better.npz', params, {'step': 1000})
+```python
+params = file_format.load('disco_103')          # by name
+params = file_format.load('runs/mine.npz')      # by path
+file_format.save('better.npz', params, {'step': 1000})
+```
 """
 
 from collections.abc import Mapping

@@ -2,11 +2,11 @@
 
 A name is looked up, in this order, in
 
-  - the folder named by the environment variable `DISCO_RL_WEIGHTS`,
-  - the files shipped with the package,
-  - the folder `update_rules/weights` of the package, where programs written for
-    the published library put them,
-  - the user's cache folder,
+- the folder named by the environment variable `DISCO_RL_WEIGHTS`,
+- the files shipped with the package,
+- the folder `update_rules/weights` of the package, where programs written for
+  the published library put them,
+- the user's cache folder,
 
 and then downloaded into the cache from the address in its manifest entry.
 """

@@ -3,8 +3,10 @@
 A checkpoint is an npz file with one array per leaf, named by its path in the
 tree. It is written atomically, and nothing is unpickled.
 
-  checkpoint.save('run/state.npz', state)
-  state = checkpoint.load('run/state.npz', like=state)
+```python
+checkpoint.save('run/state.npz', state)
+state = checkpoint.load('run/state.npz', like=state)
+```
 """
 
 from collections.abc import Collection, Iterable

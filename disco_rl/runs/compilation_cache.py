@@ -5,8 +5,10 @@ process may read an entry that another is still writing. So no two processes
 write to the same folder here. The common folder of a user has complete entries
 only; each process has a private folder in it, which it passes to JAX:
 
-  compiled/<machine>/jit_f-<hash>-cache     complete entries, of all processes
-  compiled/<machine>/process-<random>/      hard links to them, and new ones
+```text
+compiled/<machine>/jit_f-<hash>-cache     complete entries, of all processes
+compiled/<machine>/process-<random>/      hard links to them, and new ones
+```
 
 `publish` links new entries from the private folder into the common one, which
 is atomic, and links those of others back. The private folder is locked as long

@@ -4,13 +4,13 @@ An exception in the middle of a compilation crashes the process, and one in the
 middle of a write loses work. So signals only set a flag that the run loop
 reads: it finishes its chunk, saves and stops.
 
-  - A signal ends a command (`start_command`) at once until it calls `defer`,
-    before it writes its first file. Afterwards a signal requests a stop, and a
-    second Ctrl-C ends the process at once. Files stay intact, since they are
-    replaced atomically.
-  - In a run of the library (`of_run`) in the main thread, a signal requests a
-    stop, too. When the run is saved, the signal is sent again, so that Ctrl-C
-    raises `KeyboardInterrupt` there.
+- A signal ends a command (`start_command`) at once until it calls `defer`,
+  before it writes its first file. Afterwards a signal requests a stop, and a
+  second Ctrl-C ends the process at once. Files stay intact, since they are
+  replaced atomically.
+- In a run of the library (`of_run`) in the main thread, a signal requests a
+  stop, too. When the run is saved, the signal is sent again, so that Ctrl-C
+  raises `KeyboardInterrupt` there.
 
 Python calls signal handlers between two of its instructions, but compiling a
 program is a single one, which may take minutes. So a thread waits for the

@@ -3,7 +3,9 @@
 It is the loop of `disco-rl eval`, `disco-rl meta-train`, `disco_rl.evaluate`
 and `disco_rl.meta_train`.
 
-  outcome = loop.run(trainable, state, total=1000, sinks=[...], hooks=[...])
+```python
+outcome = loop.run(trainable, state, total=1000, sinks=[...], hooks=[...])
+```
 
 The trainable advances by chunks of steps. After each chunk, sinks take the rows
 of metrics (`sinks.py`), and hooks are called (`hooks.py`), which save

@@ -1,6 +1,8 @@
 """Writes and reads tables of metrics, one row per chunk and seed.
 
-  iteration, seed, env_steps, episodes, average_return, average_length, ...
+```python
+iteration, seed, env_steps, episodes, average_return, average_length, ...
+```
 
 `iteration` and `env_steps` are totals at the end of the chunk; all others
 describe the chunk alone. `average_return` is the mean over the episodes that

@@ -3,15 +3,15 @@
 A run is resumed from its state (`states.py`). Rows of metrics after it are
 computed again, and rows up to it must be consistent with it:
 
-  - The row of a step is written before its checkpoint, and the next row after
-    it. So there is a row at the state's step, and no checkpoint was due between
-    the state and the last row. Otherwise the state is older than the run, or
-    was changed, and the run is not resumed.
-  - Without a state, a run starts from the beginning if no checkpoint was due:
-    it was killed before its first one. Otherwise the state was removed, and the
-    run is not resumed.
-  - Without any rows, the state alone is trusted. Rows that are missing before
-    the state are not needed. Both are reported in a note.
+- The row of a step is written before its checkpoint, and the next row after
+  it. So there is a row at the state's step, and no checkpoint was due between
+  the state and the last row. Otherwise the state is older than the run, or
+  was changed, and the run is not resumed.
+- Without a state, a run starts from the beginning if no checkpoint was due:
+  it was killed before its first one. Otherwise the state was removed, and the
+  run is not resumed.
+- Without any rows, the state alone is trusted. Rows that are missing before
+  the state are not needed. Both are reported in a note.
 """
 
 from collections.abc import Sequence

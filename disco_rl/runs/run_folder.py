@@ -1,12 +1,14 @@
 """Manages the folder of a run: its settings, metrics and state.
 
-  config.json    the request, and all settings that are resolved from it
-  metrics.csv    the table of metrics, see `metrics.py`
-  state.npz      the last checkpoint, see `checkpoint.py`; of several processes,
-  state.orbax/   see `sharded_checkpoint.py`
-  rule.npz       η, if the rule has parameters
-  curve.png      the learning curve
-  params_*.npz   the final parameters of the agents, one file per seed
+```text
+config.json    the request, and all settings that are resolved from it
+metrics.csv    the table of metrics, see `metrics.py`
+state.npz      the last checkpoint, see `checkpoint.py`; of several processes,
+state.orbax/   see `sharded_checkpoint.py`
+rule.npz       η, if the rule has parameters
+curve.png      the learning curve
+params_*.npz   the final parameters of the agents, one file per seed
+```
 
 Runs of meta-training have other pictures, evaluations of the rule in training
 (evaluations_*.csv, baseline_*.csv) and the best rule so far (best_rule.npz).

@@ -1,6 +1,8 @@
 """Saves and restores the state of a run of several processes, with Orbax.
 
-  state.orbax/<step>/    the last checkpoint, written by all processes
+```text
+state.orbax/<step>/    the last checkpoint, written by all processes
+```
 
 Arrays that are spread over the processes are saved by them together, and can be
 restored over another number of processes or devices. All else, such as the

@@ -1,7 +1,9 @@
 """Saves, finds and loads the state of a run, its last checkpoint.
 
-  state.npz      of one process, see `checkpoint.py`
-  state.orbax/   of several processes, see `sharded_checkpoint.py`
+```text
+state.npz      of one process, see `checkpoint.py`
+state.orbax/   of several processes, see `sharded_checkpoint.py`
+```
 
 A run may be resumed by another number of processes. Its first checkpoint then
 has the other form, and the one before is removed after it.

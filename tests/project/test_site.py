@@ -39,9 +39,7 @@ def test_every_module_and_public_function_is_in_the_reference(site):
     for module in pkgutil.walk_packages(disco_rl.__path__, 'disco_rl.')
   }
   assert not modules - found
-  public = {
-    f'disco_rl.{home}.{name}' for name, home in disco_rl._HOMES.items()
-  }
+  public = {f'disco_rl.{home}.{name}' for name, home in disco_rl._HOMES.items()}
   assert not public - found
 
 

@@ -1,6 +1,8 @@
 """Adapts Atari games, `atari:<Game>`, with the standard preprocessing.
 
-  env = registry.get_environment('atari:Pong', batch_size=8)
+```python
+env = registry.get_environment('atari:Pong', batch_size=8)
+```
 
 By default, observations are greyscale 84 x 84 images of the last four frames,
 every action is repeated for four frames, actions are sticky, and episodes start

@@ -1,6 +1,8 @@
 """Adapts dm_env environments, `dm:<module>:<factory>`.
 
-  env = registry.get_environment('dm:my_package.games:make_maze', batch_size=8)
+```python
+env = registry.get_environment('dm:my_package.games:make_maze', batch_size=8)
+```
 
 The factory is called once per stream. If it takes a `seed`, every stream gets a
 different one.

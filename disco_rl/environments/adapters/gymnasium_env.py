@@ -1,6 +1,8 @@
 """Adapts Gymnasium environments, `gym:<id>`, to this library's convention.
 
-  env = registry.get_environment('gym:CartPole-v1', batch_size=8)
+```python
+env = registry.get_environment('gym:CartPole-v1', batch_size=8)
+```
 
 Any environment with discrete actions is supported. Each stream is reset within
 the step that ends an episode, so there are no dummy steps. Truncation by a time

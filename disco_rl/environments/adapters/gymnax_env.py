@@ -1,6 +1,8 @@
 """Adapts gymnax environments, `gymnax:<id>`, which run on the device.
 
-  env = registry.get_environment('gymnax:Breakout-MinAtar', batch_size=8)
+```python
+env = registry.get_environment('gymnax:Breakout-MinAtar', batch_size=8)
+```
 
 They are pure functions, so acting in them is compiled together with learning.
 Truncation by a time limit is treated like termination.

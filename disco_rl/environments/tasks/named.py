@@ -1,6 +1,8 @@
 """Makes environments of tasks by name, `tasks:FAMILY` or `tasks:all`.
 
-  env = registry.get_environment('tasks:grid', batch_size=8)
+```python
+env = registry.get_environment('tasks:grid', batch_size=8)
+```
 
 With `tasks:all`, the family is a part of an agent's task.
 """
