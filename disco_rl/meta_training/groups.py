@@ -1,11 +1,12 @@
 """Groups of agents that train η together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import NamedTuple
 
 import jax
 from ml_collections import config_dict
+import numpy as np
 import optax
 
 from disco_rl import agent as agent_lib
@@ -21,6 +22,7 @@ from disco_rl.meta_training import footprint
 from disco_rl.meta_training import host_group
 from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
+from disco_rl.meta_training import returns
 from disco_rl.rule_zoo import file_format
 from disco_rl.update_rules import base
 
@@ -38,6 +40,8 @@ class Group:
       `agent_settings`; meta-gradients pass through it, see `Agent`.
     name: name of the environment, for the names of metrics; by default
       `group_0`, `group_1`, ...
+    members: groups in environments on the host that are joined in this one, see
+      `alike.place`; by default it is alone.
   """
 
   env_fn: registry.EnvironmentFn
@@ -45,6 +49,33 @@ class Group:
   num_agents: int = 2
   optimizer: optax.GradientTransformation | None = None
   name: str | None = None
+  members: tuple['Group', ...] = ()
+
+  @property
+  def parts(self) -> tuple['Group', ...]:
+    """The members, or the group alone."""
+    return self.members or (self,)
+
+
+def join(groups: Sequence[Group]) -> Group:
+  """Joins groups whose agents differ by their environment on the host only.
+
+  Their programs are one, and its agents can be sharded over more devices.
+
+  Args:
+    groups: at least one group, in the order of the agents.
+
+  Returns:
+    A group with all their agents.
+  """
+  if len(groups) == 1:
+    return groups[0]
+  return dataclasses.replace(
+    groups[0],
+    num_agents=sum(group.num_agents for group in groups),
+    name=', '.join(str(group.name) for group in groups),
+    members=tuple(groups),
+  )
 
 
 def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
@@ -55,7 +86,7 @@ def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
     placement: the devices, over whose rows the agents of a group are sharded.
 
   Returns:
-    Their names, all different.
+    Their names, all different, also those of members.
 
   Raises:
     ValueError: if there are no groups, names are repeated, or the agents of a
@@ -67,7 +98,8 @@ def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
     f'group_{i}' if group.name is None else group.name
     for i, group in enumerate(groups)
   ]
-  if len(set(names)) < len(groups):
+  members = [own.name for group in groups for own in group.members]
+  if len({*names, *members}) < len(names) + len(members):
     raise ValueError(f'groups must have different names, got {names}')
   for group in groups:
     if group.num_agents < 1:
@@ -75,7 +107,7 @@ def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
     if group.num_agents % placement.num_lane_shards:
       raise ValueError(
         f'{group.num_agents} agents of a group cannot be sharded over '
-        f'{placement.num_lane_shards} rows of devices'
+        f'{placement.num_lane_shards} rows of devices (lane_shards)'
       )
   return names
 
@@ -112,19 +144,25 @@ def build(
   Returns:
     The agents. An environment on the host must be closed.
   """
-  env_fn = registry.as_environment_fn(group.env_fn)
+  env_fns = [
+    registry.as_environment_fn(own.env_fn)
+    for own in group.parts
+    for _ in range(own.num_agents)
+  ]
   shard = config.per_shard(placement.num_batch_shards)
   num_envs = config.batching.num_envs
   seeds = range(first_seed, first_seed + group.num_agents)
   part = placement.own_part(group.num_agents, num_envs)
   lanes, own_streams = part or (range(group.num_agents), range(num_envs))
   share = streams.Share(own_streams.start, len(own_streams), num_envs)
-  make_env = lambda seed: streams.make(env_fn, seed, dataclasses.replace(share))
+  make_env = lambda seed: streams.make(
+    env_fns[seed - first_seed], seed, dataclasses.replace(share)
+  )
   env = make_env(seeds[lanes.start])
   device_sizes = (shard.batching.num_envs, 0)
   if env.is_jittable and (share.size, seeds[lanes.start]) != device_sizes:
     # Every device acts in its own shard of the environments.
-    env = env_fn(*device_sizes)
+    env = env_fns[0](*device_sizes)
   axis_name = placement.batch_axis
   try:
     settings, optimizer = _with_learning_rates(group, config)
@@ -193,3 +231,36 @@ def eta_spec(rules: Sequence[base.UpdateRule]) -> types.MetaParams:
   for i, spec in enumerate(specs):
     file_format.check_like(spec, specs[0], f'the parameters of group {i}')
   return specs[0]
+
+
+def sources(
+  groups: Sequence[Group], names: Sequence[str], built: Sequence[Built]
+) -> list[returns.Source]:
+  """Returns the names by which returns are averaged, those of all parts."""
+  return [
+    returns.Source(name if own.name is None else own.name, made.families)
+    for group, name, made in zip(groups, names, built, strict=True)
+    for own in group.parts
+  ]
+
+
+def by_part(
+  groups: Sequence[Group], logs: Sequence[Mapping[str, np.ndarray]]
+) -> list[dict[str, np.ndarray]]:
+  """Divides the logs of joint groups among their members.
+
+  Args:
+    groups: the groups.
+    logs: the log of each of them, leaves [n].
+
+  Returns:
+    The log of each part.
+  """
+  divided = []
+  for group, log in zip(groups, logs, strict=True):
+    first = 0
+    for own in group.parts:
+      rows = slice(first, first + own.num_agents)
+      divided.append({name: x[rows] for name, x in log.items()})
+      first += own.num_agents
+  return divided

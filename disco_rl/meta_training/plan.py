@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
-import math
 import pathlib
 from typing import Any
+
+import jax
 
 from disco_rl import device_choice
 from disco_rl import memory
@@ -98,13 +99,13 @@ class Plan(plan_lib.Plan):
 
   def make_trainer(self) -> trainer_lib.Trainer:
     """Builds the agents; compiles nothing yet."""
-    return self._trainer_of(self._groups())
+    return self._trainer_of(*self._groups())
 
-  def _groups(self) -> list[groups.Group]:
-    """Returns the groups of agents, one per environment."""
+  def _groups(self) -> tuple[list[groups.Group], int]:
+    """Returns the groups of agents, and the number of rows of devices."""
     settings, objects = self.settings, self._objects
     counts = populations.agents_by_env(settings, self.request['env'])
-    return [
+    one_per_env = [
       groups.Group(
         objects.env_fns.get(name)
         or registry.environment_fn(name, **settings.env[name]),
@@ -115,19 +116,25 @@ class Plan(plan_lib.Plan):
       )
       for name, num_agents in counts.items()
     ]
+    return alike.place(
+      one_per_env, self._on_host(), len(self._devices()), settings.lane_shards
+    )
+
+  def _on_host(self) -> list[str]:
+    """Returns the names of environments that are known to be on the host."""
+    names = set(self.request['env']) - set(self._objects.env_fns)
+    return sorted(filter(registry.is_on_host, names))
+
+  def _devices(self) -> Sequence[jax.Device]:
+    if self._objects.devices is not None:
+      return self._objects.devices
+    return device_choice.first_devices(self.settings.devices or 1)
 
   def _trainer_of(
-    self, all_groups: Sequence[groups.Group]
+    self, all_groups: Sequence[groups.Group], lane_shards: int
   ) -> trainer_lib.Trainer:
     """Builds the agents of groups; compiles nothing yet."""
     settings, objects = self.settings, self._objects
-    devices = objects.devices
-    if devices is None:
-      devices = device_choice.first_devices(settings.devices or 1)
-    lane_shards = settings.lane_shards
-    if lane_shards is None:
-      counts = populations.agents_by_env(settings, self.request['env'])
-      lane_shards = math.gcd(len(devices), *counts.values())
     config = resolve.meta_config(settings)
     if objects.weights is not None:
       config = dataclasses.replace(config, weights=objects.weights)
@@ -135,7 +142,7 @@ class Plan(plan_lib.Plan):
       all_groups,
       config,
       placement=parallel.Placement(
-        devices,
+        self._devices(),
         num_lane_shards=lane_shards,
         lanes_at_once=settings.lanes_at_once,
       ),
@@ -189,15 +196,11 @@ class Plan(plan_lib.Plan):
 
   def _account(self) -> accounts.Account:
     """Counts what the run needs; compiles nothing."""
-    all_groups = self._groups()
+    all_groups, lane_shards = self._groups()
     counts = dict.fromkeys(range(len(all_groups)), 1)
     if runtime.current() is None:
-      names = [
-        '' if name in self._objects.env_fns else name
-        for name in self.request['env']
-      ]
-      counts = alike.count(all_groups, names)
-    trainer = self._trainer_of([all_groups[i] for i in counts])
+      counts = alike.count(all_groups, self._on_host())
+    trainer = self._trainer_of([all_groups[i] for i in counts], lane_shards)
     with contextlib.closing(trainer):
       self._check_eta(trainer)
       return accounts.of_trainer(trainer, list(counts.values()))

@@ -119,10 +119,7 @@ class Trainer:
     self._meta_agents = [own.agent for own in built]
     self._rules = [own.rule for own in built]
     self._same_as = alike.first_of_each(groups, built)
-    self._sources = [
-      returns.Source(name, own.families)
-      for name, own in zip(self.group_names, built, strict=True)
-    ]
+    self._sources = groups_lib.sources(groups, self.group_names, built)
     self.hosts = host_groups.HostGroups(
       {i: own.host for i, own in enumerate(built) if own.host is not None},
       self.placement,
@@ -239,8 +236,9 @@ class Trainer:
     per_agent = jax.tree.map(lambda *xs: np.concatenate(xs), *group_logs)
     averages = {name: float(x) for name, x in log.items()}
     averages['num_resets'] = float(num_resets)
+    logs = groups_lib.by_part(self._groups, group_logs)
     lifetimes = self.config.lifetimes
-    averages |= returns.averages(self._sources, group_logs, lifetimes)
+    averages |= returns.averages(self._sources, logs, lifetimes)
     return state, UpdateLog(averages, per_agent)
 
   def trace(self, state: TrainState, rng: chex.PRNGKey) -> jax.stages.Traced:
