@@ -41,7 +41,7 @@ bench-scaling: $(VENV)/.installed
 
 # The documentation site, in build/site; warnings are errors.
 docs: $(VENV)/.installed
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -363,7 +363,7 @@ def test_a_process_acts_for_its_own_agents(settings):
       range(4),
       lanes,
       trainer.config,
-      trainer._placement,
+      trainer.placement,
       None,
     )
     visible, states = act(own)

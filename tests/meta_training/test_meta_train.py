@@ -16,6 +16,7 @@ from disco_rl.config import meta_training as config_lib
 from disco_rl.config import resolve
 from disco_rl.environments import registry as environments
 from disco_rl.meta_training import meta_train
+from disco_rl.meta_training import objects as objects_lib
 from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import rule_evaluation
 from disco_rl.meta_training import trainer as trainer_lib
@@ -194,7 +195,7 @@ def test_a_trained_rule_is_fine_tuned_with_a_small_learning_rate(monkeypatch):
 def test_a_run_of_objects_without_a_name_is_not_resumed_by_the_command(
   own_rule, tmp_path, capsys
 ):
-  objects = plan_lib.Objects(
+  objects = objects_lib.Objects(
     agent_settings=own_rule['agent_settings'], regularizer=lambda *_: 0.0
   )
   plan = plan_lib.Plan({}, objects=objects)
@@ -208,7 +209,7 @@ def test_a_run_of_objects_without_a_name_is_not_resumed_by_the_command(
 
 def test_a_run_is_not_resumed_with_other_settings(own_rule, tmp_path):
   settings = own_rule['agent_settings']
-  objects = plan_lib.Objects(agent_settings=settings)
+  objects = objects_lib.Objects(agent_settings=settings)
   plan = plan_lib.Plan({}, objects=objects)
   run_folder.RunFolder.create(tmp_path, plan.config).close()
   with pytest.raises(ValueError, match=r'meta\.num_inner_updates was 2, is 4'):
@@ -243,7 +244,7 @@ def test_a_config_is_recorded_as_settings():
 
 
 def test_parameters_that_cannot_be_saved_are_refused_first(own_rule, tmp_path):
-  objects = plan_lib.Objects(agent_settings=own_rule['agent_settings'])
+  objects = objects_lib.Objects(agent_settings=own_rule['agent_settings'])
   plan = plan_lib.Plan({}, objects=objects)
   state = types.SimpleNamespace(eta=(1.0, 2.0))
   with pytest.raises(ValueError, match='parameters must be'):
@@ -253,7 +254,7 @@ def test_parameters_that_cannot_be_saved_are_refused_first(own_rule, tmp_path):
 
 def test_environments_without_a_name_are_evaluated_too(own_rule):
   env_fns = dict(tiny=environments.environment_fn('catch', rows=4, columns=3))
-  objects = plan_lib.Objects(
+  objects = objects_lib.Objects(
     env_fns=env_fns, agent_settings=own_rule['agent_settings']
   )
   plan = plan_lib.Plan(

@@ -12,6 +12,7 @@ from disco_rl import memory
 from disco_rl.config import agents
 from disco_rl.config import resolve
 from disco_rl.meta_training import evaluation_tables
+from disco_rl.meta_training import objects as objects_lib
 from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import rule_evaluation
 from disco_rl.runs import hooks
@@ -241,7 +242,7 @@ def test_evaluations_that_do_not_fit_are_refused_first(
   """Their observations, or a step of their agents."""
   sizes = ['eval.batching.batch_size=20000', 'eval.batching.num_envs=20000']
   request = {**resolve.META_TRAINING, 'eval_every': 1, 'set': sizes}
-  objects = plan_lib.Objects(agent_settings=own_rule['agent_settings'])
+  objects = objects_lib.Objects(agent_settings=own_rule['agent_settings'])
   plan = plan_lib.Plan(request, objects=objects)
   monkeypatch.setattr(memory, 'available', lambda: free)
   message = 'an evaluation of the rule in catch, whose settings begin with eval'

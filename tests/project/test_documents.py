@@ -14,7 +14,7 @@ DOCUMENTS = sorted(
 )
 # Tested, with its numbers, in tests/meta_training/test_own_rule.py.
 ELSEWHERE = ('your_own_rule.md',)
-SLOW = ('discovering_a_rule.md', 'training_agents.md')
+SLOW = ('discovering_a_rule.md', 'index.md', 'training_agents.md')
 
 
 def _blocks(document: pathlib.Path) -> list[str]:
