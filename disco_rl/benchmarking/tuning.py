@@ -208,8 +208,9 @@ def _choose(
       means.append(float(np.mean(returns)))
     known = np.asarray(means)
     is_known = np.isfinite(known)
-    low = known[is_known].min() if is_known.any() else 0.0
-    span = (known[is_known].max() - low if is_known.any() else 0.0) or 1.0
+    finite = [x for x in means if np.isfinite(x)] or [0.0]
+    low = min(finite)
+    span = (max(finite) - low) or 1.0
     relative.append(np.where(is_known, (known - low) / span, 0.0))
     i = int(np.argmax(np.where(is_known, known, -np.inf)))
     best[name] = dict(
