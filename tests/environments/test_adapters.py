@@ -63,6 +63,24 @@ def test_atari_frames_of_an_episode_do_not_reach_the_next():
   env.close()
 
 
+def test_atari_games_have_all_18_actions():
+  """Skiing has no button: actions with it are those without."""
+  settings = dict(full_action_space=True, sticky_actions=0.0, max_noops=0)
+  frames = []
+  for actions in ([0, 3, 3, 4, 9], [1, 11, 11, 12, 17]):
+    env = registry.get_environment('atari:Skiing', 1, **settings)
+    assert env.single_action_spec().maximum == 17
+    state, timestep = env.reset(None)
+    for action in actions:
+      state, timestep = env.step(state, np.asarray([action]))
+    frames.append(timestep.observation)
+    env.close()
+  np.testing.assert_array_equal(*frames)
+  env = registry.get_environment('atari:Skiing', 1)
+  assert env.single_action_spec().maximum < 8  # The game's own.
+  env.close()
+
+
 def test_atari_lives_and_rewards():
   """The same game, with an episode per life and clipped rewards."""
   traces = []

@@ -26,6 +26,12 @@ from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import streams
 
+# The 18 actions of the emulator in a game without a button (Skiing), which has
+# nine: none and eight directions. Those with the button do what they do
+# without.
+_NUM_ACTIONS = 18
+_WITHOUT_BUTTON = np.asarray([0, 0, *range(1, 9), *range(1, 9)])
+
 
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings, the same for all games."""
@@ -123,6 +129,12 @@ class AtariEnvironment(base.Environment):
     seed = int(settings.random_seed) * share.total + share.first
     self._seed: int | None = seed % fields.MAX_SEED
     self._shape = (settings.size, settings.size, settings.frame_stack)
+    space: Any = self._env.single_action_space
+    self._num_actions = int(space.n)
+    # The emulator's action of each action; None if they are the same.
+    self._actions: np.ndarray | None = None
+    if settings.full_action_space and self._num_actions < _NUM_ACTIONS:
+      self._num_actions, self._actions = _NUM_ACTIONS, _WITHOUT_BUTTON
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the spec of an image, uint8 [size, size, frames], newest last."""
@@ -130,9 +142,7 @@ class AtariEnvironment(base.Environment):
 
   def single_action_spec(self) -> types.ActionSpec:
     """Returns the spec of actions 0..n-1."""
-    space: Any = self._env.single_action_space
-    num_actions = int(space.n)
-    return types.ActionSpec((), np.int32, 0, num_actions - 1, 'action')
+    return types.ActionSpec((), np.int32, 0, self._num_actions - 1, 'action')
 
   def reset(
     self, rng_key: chex.PRNGKey | None
@@ -155,6 +165,8 @@ class AtariEnvironment(base.Environment):
     """Advances every stream by its action of `actions` [B]."""
     del states
     actions = base.check_actions(actions, self.batch_size)
+    if self._actions is not None:
+      actions = self._actions[actions]
     observations, rewards, terminated, truncated, _ = self._env.step(
       actions.astype(np.int64)
     )
