@@ -70,7 +70,7 @@ def test_the_stages_of_a_compilation_are_told_apart():
 
 
 @pytest.mark.skipif(
-  jax.__version_info__[:2] not in ((0, 10), (0, 11)),
+  jax.__version_info__[:2] != (0, 10),
   reason='other versions of XLA name the stages of its compiler differently',
 )
 def test_the_stages_of_a_compilation_sum_to_the_whole():
