@@ -35,7 +35,7 @@ bench: $(VENV)/.installed
 bench-growth: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.growth --json growth.json --png growth.png
 
-# How meta-updates scale over simulated devices and processes; fifteen minutes.
+# How meta-updates scale over simulated devices and processes; eleven minutes.
 bench-scaling: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.scaling --json scaling.json --png scaling.png
 
