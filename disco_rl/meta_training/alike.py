@@ -5,51 +5,85 @@ groups run the same program, which is traced and compiled only once. They can
 also be joined, so that a few agents of each are sharded over many devices.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 import math
 from typing import Any
 
 import jax
 
 from disco_rl import types
+from disco_rl.config import meta_training as config_lib
 from disco_rl.environments import registry
 from disco_rl.meta_training import groups as groups_lib
+
+Probes = Mapping[str, registry.EnvironmentFn]
+
+
+def make_probes(settings: Mapping[str, Any], custom: Collection[str]) -> Probes:
+  """Returns functions that make one stream of environments on the host.
+
+  Args:
+    settings: names of environments to their settings.
+    custom: names of those that are not in the registry, which are left out.
+
+  Returns:
+    The functions by name, without workers.
+  """
+  return {
+    name: registry.environment_fn(
+      name, **{key: x for key, x in own.items() if key != 'num_workers'}
+    )
+    for name, own in settings.items()
+    if name not in custom and registry.is_on_host(name)
+  }
 
 
 def place(
   groups: Sequence[groups_lib.Group],
-  on_host: Collection[str],
-  num_devices: int,
+  probes: Probes,
+  config: config_lib.Config,
+  devices: Sequence[jax.Device],
   num_lane_shards: int | None,
 ) -> tuple[list[groups_lib.Group], int]:
-  """Joins groups until rows of devices divide the agents of each.
+  """Arranges devices in rows, and joins groups if their agents need it.
 
-  Neighbours are joined if they are alike but for their numbers of agents. No
-  more of them are joined than needed, since a group acts while the devices
-  differentiate the one before.
+  Without joining, rows must divide the agents of each group, and the columns
+  the batches. If that is impossible, or rows that are given do not divide the
+  agents, neighbours that are alike but for their numbers of agents are joined
+  until they do. Agents of a joint group act one after the other before they
+  are differentiated, so no more groups are joined than needed.
 
   Args:
     groups: one group per environment.
-    on_host: names of the groups that may be joined, whose environments are on
-      the host.
-    num_devices: number of devices.
-    num_lane_shards: number of rows; None for as many as possible.
+    probes: environments on the host, by the names of the groups that may be
+      joined, to be made with one stream.
+    config: the sizes, over all devices.
+    devices: the devices.
+    num_lane_shards: number of rows; None to choose it.
 
   Returns:
-    The groups, and the number of rows. Groups that cannot be joined stay as
-    they are, also if the rows do not divide them.
+    The groups, and the number of rows. If nothing fits, that is what does not
+    need joining, for an error that names it.
   """
   rows = num_lane_shards
   if rows is None:
-    rows = math.gcd(num_devices, *(group.num_agents for group in groups))
-    if rows == num_devices:
+    rows = math.gcd(len(devices), *(group.num_agents for group in groups))
+    if _fits(rows, config, devices):
       return list(groups), rows
   elif not any(group.num_agents % rows for group in groups):
     return list(groups), rows
-  runs = _runs(groups, on_host)
+  runs = _runs(groups, probes)
   if num_lane_shards is None:
     totals = [sum(group.num_agents for group in run) for run in runs]
-    rows = math.gcd(num_devices, *totals)
+    most = math.gcd(len(devices), *totals)
+    fitting = [
+      n
+      for n in range(most, rows, -1)
+      if not most % n and _fits(n, config, devices)
+    ]
+    if not fitting:
+      return list(groups), rows
+    rows = fitting[0]
   joined = []
   for run in runs:
     first = 0
@@ -62,17 +96,31 @@ def place(
   return joined, rows
 
 
+def _fits(
+  rows: int, config: config_lib.Config, devices: Sequence[jax.Device]
+) -> bool:
+  """Returns whether the columns of a grid divide batches and processes."""
+  columns = len(devices) // rows
+  sizes = config.batching
+  num_processes = len({device.process_index for device in devices})
+  of_process = len(devices) // num_processes
+  is_block = not columns % of_process or not of_process % columns
+  return is_block and not (
+    sizes.num_envs % columns or sizes.batch_size % columns
+  )
+
+
 def _runs(
-  groups: Sequence[groups_lib.Group], on_host: Collection[str]
+  groups: Sequence[groups_lib.Group], probes: Probes
 ) -> list[list[groups_lib.Group]]:
   """Divides groups into runs of neighbours that can be joined."""
   runs: list[list[groups_lib.Group]] = []
-  kinds = [_shared(x) if x.name in on_host else None for x in groups]
+  kinds = [_shared(x) if x.name in probes else None for x in groups]
   last = None
   for i, group in enumerate(groups):
     kind, neighbours = None, kinds[max(i - 1, 0) : i] + kinds[i + 1 : i + 2]
     if kinds[i] is not None and kinds[i] in neighbours:
-      kind = (kinds[i], _specs(group))
+      kind = (kinds[i], _specs(probes[str(group.name)]))
     if kind is not None and kind == last:
       runs[-1].append(group)
     else:
@@ -81,9 +129,7 @@ def _runs(
   return runs
 
 
-def count(
-  groups: Sequence[groups_lib.Group], on_host: Collection[str]
-) -> dict[int, int]:
+def count(groups: Sequence[groups_lib.Group], probes: Probes) -> dict[int, int]:
   """Counts the groups that run the same program.
 
   An environment of one stream is made and closed for every group that may be
@@ -91,8 +137,7 @@ def count(
 
   Args:
     groups: the groups.
-    on_host: names of the groups (or of members of joint groups) that may be
-      compared, whose environments are on the host.
+    probes: see `place`; of a joint group, that of its first member.
 
   Returns:
     Index of the first of several groups that are alike to their number, in the
@@ -103,8 +148,9 @@ def count(
   needs = [_needs(group) for group in groups]
   for i, group in enumerate(groups):
     specs = None
-    if group.parts[0].name in on_host and needs.count(needs[i]) > 1:
-      specs = _specs(group)
+    name = str(group.parts[0].name)
+    if name in probes and needs.count(needs[i]) > 1:
+      specs = _specs(probes[name])
       same = [j for j, own, x in found if own == needs[i] and x == specs]
       if same:
         counts[same[0]] += 1
@@ -143,9 +189,9 @@ def _shared(group: groups_lib.Group) -> tuple[Any, ...]:
   return group.agent_settings.to_dict(), id(group.optimizer)
 
 
-def _specs(group: groups_lib.Group) -> Any:
-  """Returns the specs of a group's observations and actions."""
-  env = registry.as_environment_fn(group.env_fn)(1, 0)
+def _specs(probe: registry.EnvironmentFn) -> Any:
+  """Returns the specs of an environment's observations and actions."""
+  env = registry.as_environment_fn(probe)(1, 0)
   try:
     return _describe(env.single_observation_spec(), env.single_action_spec())
   finally:

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from disco_rl import agent as agent_lib
+from disco_rl import fields
 from disco_rl import optimizers
 from disco_rl import parallel
 from disco_rl import types
@@ -18,7 +19,6 @@ from disco_rl.environments import foreign
 from disco_rl.environments import registry
 from disco_rl.environments import streams
 from disco_rl.learning import actors
-from disco_rl.meta_training import footprint
 from disco_rl.meta_training import host_group
 from disco_rl.meta_training import meta_gradient
 from disco_rl.meta_training import meta_loss
@@ -101,13 +101,14 @@ def check(groups: Sequence[Group], placement: parallel.Placement) -> list[str]:
   members = [own.name for group in groups for own in group.members]
   if len({*names, *members}) < len(names) + len(members):
     raise ValueError(f'groups must have different names, got {names}')
-  for group in groups:
+  for name, group in zip(names, groups, strict=True):
     if group.num_agents < 1:
       raise ValueError(f'num_agents must be >= 1, got {group.num_agents}')
     if group.num_agents % placement.num_lane_shards:
       raise ValueError(
-        f'{group.num_agents} agents of a group cannot be sharded over '
-        f'{placement.num_lane_shards} rows of devices (lane_shards)'
+        f'{group.num_agents} agents of a group ({fields.shorten(name)}) cannot '
+        f'be sharded over {placement.num_lane_shards} rows of devices '
+        '(lane_shards)'
       )
   return names
 
@@ -182,14 +183,16 @@ def build(
           f'{placement.num_batch_shards} devices cannot be divided among '
           f'{placement.num_processes} processes in this way'
         )
-      footprint.check_observations(
-        agent.single_observation_spec,
-        config,
-        group.num_agents,
-        placement.num_processes,
-      )
       host = host_group.HostGroup(
-        actor, env, make_env, seeds, lanes, config, placement, acting_device
+        actor,
+        env,
+        make_env,
+        seeds,
+        lanes,
+        config,
+        placement,
+        acting_device,
+        [k for own in group.parts for k in range(own.num_agents)],
       )
   except BaseException:
     env.close()  # On the host, it may have processes.

@@ -16,6 +16,7 @@ from disco_rl.environments import foreign
 from disco_rl.environments import timesteps
 from disco_rl.learning import actors
 from disco_rl.learning import host_actors
+from disco_rl.meta_training import footprint
 from disco_rl.meta_training import trajectories
 
 # For every own agent, θ and the keys of all steps.
@@ -38,6 +39,7 @@ class HostGroup:
     config: config_lib.Config,
     placement: parallel.Placement,
     acting_device: jax.Device | None,
+    numbers: Sequence[int] | None = None,
   ):
     """Initialises the group; makes no further environments yet.
 
@@ -50,10 +52,14 @@ class HostGroup:
       config: the sizes, over all devices.
       placement: the devices.
       acting_device: device of the networks that act; None for the agents' own.
+      numbers: how messages number the agents, [n]; None for 0..n-1.
     """
     self._num_agents = len(seeds)
     self._num_envs = config.batching.num_envs
     self._lanes = lanes
+    self._numbers = range(len(seeds)) if numbers is None else numbers
+    self._config = config
+    self._observation_spec = env.single_observation_spec()
     self._actor = actor
     self._host = host_actors.HostActors(
       actor, env, make_env, [seeds[k] for k in lanes]
@@ -68,6 +74,15 @@ class HostGroup:
     # What was reset last, with the keys, until it is acted from.
     self._fresh: tuple[np.ndarray, host_actors.States] | None = None
     self._visible_spec: Any = None
+
+  def check_memory(self) -> None:
+    """Raises a `ValueError` if observations of a meta-update do not fit."""
+    footprint.check_observations(
+      self._observation_spec,
+      self._config,
+      self._num_agents,
+      self._placement.num_processes,
+    )
 
   def reset(self, keys: chex.PRNGKey) -> host_actors.States:
     """Makes new environments and resets them.
@@ -237,7 +252,7 @@ class HostGroup:
     self, meta_update: int, agent: int, when: str = ''
   ) -> Iterator[None]:
     """Names meta-update and agent in errors of an environment."""
-    place = f'meta-update {meta_update}, agent {agent}'
+    place = f'meta-update {meta_update}, agent {self._numbers[agent]}'
     try:
       yield
     except timesteps.NonFiniteError as error:

@@ -34,6 +34,11 @@ class HostGroups:
     self.groups = dict(groups)
     self._placement = placement
 
+  def check_memory(self) -> None:
+    """Raises a `ValueError` if what a group observes does not fit."""
+    for group in self.groups.values():
+      group.check_memory()
+
   def reset(self, keys: Sequence[chex.PRNGKey]) -> States:
     """Makes new environments and resets them.
 

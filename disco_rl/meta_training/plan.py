@@ -117,13 +117,12 @@ class Plan(plan_lib.Plan):
       for name, num_agents in counts.items()
     ]
     return alike.place(
-      one_per_env, self._on_host(), len(self._devices()), settings.lane_shards
+      one_per_env,
+      alike.make_probes(settings.env, objects.env_fns),
+      resolve.meta_config(settings),
+      self._devices(),
+      settings.lane_shards,
     )
-
-  def _on_host(self) -> list[str]:
-    """Returns the names of environments that are known to be on the host."""
-    names = set(self.request['env']) - set(self._objects.env_fns)
-    return sorted(filter(registry.is_on_host, names))
 
   def _devices(self) -> Sequence[jax.Device]:
     if self._objects.devices is not None:
@@ -199,7 +198,8 @@ class Plan(plan_lib.Plan):
     all_groups, lane_shards = self._groups()
     counts = dict.fromkeys(range(len(all_groups)), 1)
     if runtime.current() is None:
-      counts = alike.count(all_groups, self._on_host())
+      own = alike.make_probes(self.settings.env, self._objects.env_fns)
+      counts = alike.count(all_groups, own)
     trainer = self._trainer_of([all_groups[i] for i in counts], lane_shards)
     with contextlib.closing(trainer):
       self._check_eta(trainer)

@@ -160,6 +160,7 @@ class Trainer:
     """
     file_format.check_like(eta, self.eta_spec, 'the initial η')
     eta = jax.tree.map(jnp.asarray, eta)
+    self.hosts.check_memory()
     actor_states = self.hosts.reset(self._functions.keys_by_group(rng))
     specs = self.hosts.visible_specs()
     spec = jax.eval_shape(self._init, rng, eta, *specs)
@@ -183,6 +184,7 @@ class Trainer:
       ValueError: if there is not enough.
     """
     rng = jax.random.PRNGKey(0) if rng is None else rng
+    self.hosts.check_memory()
     self.hosts.reset(self._functions.keys_by_group(rng))
     spec, _ = self._update_specs()
     num_processes = self.placement.num_processes

@@ -129,7 +129,8 @@ def test_groups_that_are_alike_share_their_program(settings, monkeypatch):
   wide = registry.environment_fn('wide', rows=5, columns=9)
   groups.append(trainer_lib.Group(wide, settings, 2, name='wide'))
   # Those with another number of agents, or another board, are different.
-  counts = alike.count(groups, set(names) - {'catch'})
+  probes = {own.name: own.env_fn for own in groups if own.name != 'catch'}
+  counts = alike.count(groups, probes)
   assert counts == {0: 2, 1: 1, 3: 1, 4: 1}
   whole = _trainer(groups)
   programs = whole._update._contribute

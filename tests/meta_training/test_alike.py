@@ -1,12 +1,18 @@
 """Groups on the host that are alike are joined, and learn as they do alone."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
 
+from disco_rl import memory
 from disco_rl import parallel
+from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.meta_training import alike
+from disco_rl.meta_training import groups as groups_lib
+from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import trainer as trainer_lib
 from tests.support import golden
 from tests.support import small_meta
@@ -35,57 +41,74 @@ def _sizes(groups):
   return [[own.num_agents for own in group.parts] for group in groups]
 
 
+def _place(groups, num_devices, rows=None, num_envs=1, processes=1):
+  """Arranges groups on devices of some processes, without making arrays."""
+  config = small_meta.config(
+    num_envs=num_envs, batch_size=num_envs, num_inner_updates=1
+  )
+  probes = {own.name: own.env_fn for own in groups if own.name != 'in_jax'}
+  devices = [
+    types.SimpleNamespace(process_index=i * processes // num_devices)
+    for i in range(num_devices)
+  ]
+  joined, rows = alike.place(groups, probes, config, devices, rows)
+  return [[own.num_agents for own in group.parts] for group in joined], rows
+
+
 def test_neighbours_are_joined_until_rows_divide_them(settings):
   numbers = (3, 3, 2, 2, 2)
   groups = [_group(settings, *own) for own in zip(NAMES, numbers, strict=True)]
-  place = lambda num_devices, rows=None: alike.place(
-    groups, NAMES, num_devices, rows
-  )
-  assert place(1) == (groups, 1)
-  assert place(1, 1) == (groups, 1)
-  joined, rows = place(6)
-  assert (_sizes(joined), rows) == ([[3, 3], [2, 2, 2]], 6)
-  assert [group.num_agents for group in joined] == [6, 6]
-  assert [group.name for group in joined] == ['a, b', 'c, d, e']
-  joined, rows = place(4)
-  assert (_sizes(joined), rows) == ([[3, 3, 2], [2, 2]], 4)
-  joined, rows = place(8, 2)
-  assert (_sizes(joined), rows) == ([[3, 3], [2], [2], [2]], 2)
-  # 12 agents: no more than 12 rows.
-  joined, rows = place(24)
-  assert (_sizes(joined), rows) == ([[3, 3, 2, 2, 2]], 12)
-  # What cannot be joined stays as it is, for an error that names the rows.
-  joined, rows = place(5, 5)
-  assert (_sizes(joined), rows) == ([[3, 3, 2, 2], [2]], 5)
-  with pytest.raises(ValueError, match=r'2 agents .* 5 rows'):
-    trainer_lib.Trainer(
-      joined,
-      small_meta.config(),
-      placement=parallel.Placement(jax.devices()[:5], num_lane_shards=5),
-    )
+  alone = [[n] for n in numbers]
+  assert _place(groups, 1) == (alone, 1)
+  assert _place(groups, 1, 1) == (alone, 1)
+  assert _place(groups, 6) == ([[3, 3], [2, 2, 2]], 6)
+  assert _place(groups, 4) == ([[3, 3, 2], [2, 2]], 4)
+  assert _place(groups, 8, 2) == ([[3, 3], [2], [2], [2]], 2)
+  # No more than needed: batches can be sharded instead.
+  assert _place(groups, 6, num_envs=6) == (alone, 1)
+  # No more rows than agents; the columns divide the batches.
+  assert _place(groups, 24, num_envs=2) == ([[3, 3, 2, 2, 2]], 12)
+  # Nothing fits.
+  assert _place(groups, 24) == (alone, 1)
+  # Rows of several processes consist of whole ones: not 3 rows of 2 devices.
+  three = groups[:1]
+  three += [_group(settings, 'b', 3)]
+  assert _place(three, 6, num_envs=2, processes=2) == ([[3, 3]], 6)
+  nine = [_group(settings, name, 3) for name in NAMES[:3]]
+  assert _place(nine, 6, num_envs=2) == ([[3]] * 3, 3)
+  assert _place(nine, 6, num_envs=2, processes=2) == ([[3]] * 3, 3)
+
+
+def test_names_and_errors_of_joint_groups(settings):
+  groups = [_group(settings, 'a', 3), _group(settings, 'b', 2)]
+  joined = groups_lib.join(groups)
+  assert (joined.name, joined.num_agents) == ('a, b', 5)
+  placement = parallel.Placement(jax.devices()[:3], num_lane_shards=3)
+  with pytest.raises(
+    ValueError, match=r"5 agents of a group \('a, b'\) .* 3 rows"
+  ):
+    trainer_lib.Trainer([joined], small_meta.config(), placement=placement)
+  with pytest.raises(ValueError, match='different names'):
+    trainer_lib.Trainer([joined, _group(settings, 'b')], small_meta.config())
 
 
 def test_groups_that_differ_are_not_joined(settings):
-  wide = _group(settings, 'b', columns=9)
   other = settings.copy_and_resolve_references()
   other.learning_rate = 0.5
-  in_jax = _group(settings, 'd', env='catch')
   groups = [
     _group(settings, 'a'),
-    wide,
+    _group(settings, 'b', columns=9),
     _group(other, 'c'),
-    in_jax,
+    _group(settings, 'in_jax', env='catch'),
     _group(settings, 'e'),
   ]
-  joined, rows = alike.place(groups, set(NAMES) - {'d'}, 2, None)
-  assert (joined, rows) == (groups, 1)
+  assert _place(groups, 2) == ([[1]] * 5, 1)
 
 
 @pytest.mark.parametrize('lifetimes', [(), (1, 2)])
 def test_joined_groups_learn_as_they_do_alone(settings, lifetimes):
   groups = [_group(settings, 'a', 1), _group(settings, 'b', 3)]
-  (joined,), rows = alike.place(groups, NAMES, 2, None)
-  assert rows == 2
+  joined = groups_lib.join(groups)
   results = []
   for own, num_devices in ((groups, 1), ([joined], 2)):
     trainer = trainer_lib.Trainer(
@@ -111,11 +134,43 @@ def test_joined_groups_learn_as_they_do_alone(settings, lifetimes):
   assert np.isfinite(averages['return/b'])
 
 
-def test_names_of_members_must_differ(settings):
-  joined, _ = alike.place(
-    [_group(settings, 'a'), _group(settings, 'b')], NAMES, 2, None
+# Two names of one environment.
+_CART_POLES = (
+  'gym:gymnasium.envs.classic_control:CartPoleEnv',
+  'gym:gymnasium.envs.classic_control.cartpole:CartPoleEnv',
+)
+
+
+def _plan(**settings):
+  sizes = {
+    'batching.num_envs': 3,
+    'batching.batch_size': 3,
+    'batching.rollout_length': 4,
+  }
+  request = dict(
+    env=list(_CART_POLES),
+    num_agents=1,
+    devices=2,
+    settings={**sizes, **settings},
   )
-  with pytest.raises(ValueError, match='different names'):
-    trainer_lib.Trainer(
-      [*joined, _group(settings, 'b', 2)], small_meta.config()
-    )
+  return plan_lib.Plan({**resolve.META_TRAINING, **request})
+
+
+def test_a_plan_joins_environments_that_have_workers():
+  workers = {f'env.{name}.num_workers': 3 for name in _CART_POLES}
+  (joined,), rows = _plan(**workers)._groups()
+  assert [own.name for own in joined.parts] == list(_CART_POLES)
+  assert (joined.num_agents, rows) == (2, 2)
+
+
+def test_a_dry_run_counts_joint_groups_that_do_not_fit(monkeypatch):
+  """Their observations do not fit either, and a start says so first."""
+  plan = _plan()
+  monkeypatch.setattr(memory, 'available', lambda: 1000)
+  found = plan.dry_run(flops=1e12)
+  assert '2 agents on 2 devices' in found.notes[0]
+  assert 'this run needs' in str(found.error)
+  trainer = plan.make_trainer()
+  with pytest.raises(ValueError, match='observations of one meta-update'):
+    trainer.check_memory()
+  trainer.close()
