@@ -5,7 +5,7 @@ devices are simulated, or processes of one device each, over the loopback
 interface. Further rows have the memory of programs by agents, inner updates and
 actions. All devices share the cores of this machine: the best that can be seen
 is that the throughput stays what it is with as many devices as cores. Prints
-tables in Markdown. Each program has a process of its own. Takes about fifteen
+tables in Markdown. Each program has a process of its own. Takes about eleven
 minutes on 2 cores.
 
   python -m benchmarks.scaling --json scaling.json --png docs/scaling.png
