@@ -26,7 +26,7 @@ def check_update_rule_inputs(rollout: types.UpdateRuleInputs) -> None:
   for field in ('actions', 'observations', 'agent_out', 'behaviour_agent_out'):
     check_leading_dims(f'rollout.{field}', rollout[field], longer)
   if rollout.action_mask is not None:
-    outs = rollout.agent_out or rollout.behaviour_agent_out or {}
+    outs: Any = rollout.agent_out or rollout.behaviour_agent_out or {}
     check_action_mask(rollout.action_mask, np.shape(outs.get('logits')))
 
 
