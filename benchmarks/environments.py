@@ -27,30 +27,42 @@ from disco_rl.rule_zoo import rule as rule_lib
 
 
 def steps_per_second(env: base.Environment, num_steps: int) -> float:
-  """Measures the steps of all streams per second, with random actions."""
+  """Measures the steps of all streams per second, with random legal actions."""
   num_actions = env.single_action_spec().maximum + 1
   actions = np.random.RandomState(0).randint(
     num_actions, size=(num_steps, env.batch_size), dtype=np.int32
   )
-  states, _ = env.reset(jax.random.PRNGKey(0))
+  states, timestep = env.reset(jax.random.PRNGKey(0))
+  mask = timestep.action_mask
   if env.is_jittable:
 
     @jax.jit
-    def play(states: Any, actions: Any) -> Any:
-      def step(states: Any, action: Any) -> Any:
-        states, timestep = env.step(states, action)
-        return states, timestep.reward
+    def play(states: Any, mask: Any, actions: Any) -> Any:
+      def step(carry: Any, action: Any) -> Any:
+        states, timestep = env.step(carry[0], _legal(action, carry[1]))
+        return (states, timestep.action_mask), timestep.reward
 
-      return jax.lax.scan(step, states, actions)
+      return jax.lax.scan(step, (states, mask), actions)
 
-    compiled = play.lower(states, jnp.asarray(actions)).compile()
+    inputs = states, mask, jnp.asarray(actions)
+    compiled = play.lower(*inputs).compile()
     start = time.perf_counter()
-    jax.block_until_ready(compiled(states, jnp.asarray(actions)))
+    jax.block_until_ready(compiled(*inputs))
   else:
     start = time.perf_counter()
     for action in actions:
-      states, _ = env.step(states, action)
+      states, timestep = env.step(states, _legal(action, mask))
+      mask = timestep.action_mask
   return num_steps * env.batch_size / (time.perf_counter() - start)
+
+
+def _legal(actions: Any, mask: Any) -> Any:
+  """Returns the first legal action from each of `actions` on, [B]."""
+  if mask is None:
+    return actions
+  num_actions = mask.shape[1]
+  distance = (np.arange(num_actions) - actions[:, None]) % num_actions
+  return (distance + num_actions * ~mask).argmin(axis=1).astype(np.int32)
 
 
 def benchmark_steps(

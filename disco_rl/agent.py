@@ -19,6 +19,7 @@ from disco_rl.environments import base
 from disco_rl.environments import foreign
 from disco_rl.learning import checks
 from disco_rl.learning import learner_step as learner_lib
+from disco_rl.networks import action_masks
 from disco_rl.networks import checks as network_checks
 from disco_rl.networks import nets
 from disco_rl.networks import torsos
@@ -198,7 +199,9 @@ class Agent:
     Args:
       actor_params: θ.
       rng: key to sample the actions with; it is not split.
-      timestep: leaves [B, ...].
+      timestep: leaves [B, ...]. With an `action_mask`, the logits of illegal
+        actions are replaced (see `networks.action_masks`), so that they are
+        never chosen.
       actor_state: the network's state before this step.
 
     Returns:
@@ -208,6 +211,7 @@ class Agent:
     agent_outs, next_state = self._network.one_step(
       actor_params, actor_state, timestep.observation, is_last
     )
+    agent_outs = action_masks.mask_outputs(agent_outs, timestep.action_mask)
     logits = agent_outs['logits']
     actor_timestep = types.ActorTimestep(
       observations=timestep.observation,
@@ -217,6 +221,7 @@ class Agent:
       agent_outs=agent_outs,
       states=actor_state,
       logits=logits,
+      action_mask=timestep.action_mask,
     )
     return actor_timestep, next_state
 

@@ -191,6 +191,9 @@ class EnvironmentTimestep(Record):
   observation: Any  # Tree of [B, ...].
   step_type: Array  # [B], of `dm_env.StepType` values.
   reward: Array  # [B], received on arriving at this step.
+  # [B, A], bool, True for the actions that are legal in this observation; None
+  # from environments in which all are.
+  action_mask: Any = None
 
   @property
   def is_last(self) -> Array:
@@ -209,6 +212,7 @@ class ActorTimestep(Record):
   agent_outs: AgentOuts  # Tree of [B, ...].
   states: HaikuState  # The network state *before* this step.
   logits: Array  # [B, A], of the policy that acted (μ).
+  action_mask: Any = None  # [B, A], bool, True for legal actions, or None.
 
   @property
   def is_last(self) -> Array:
@@ -230,6 +234,7 @@ class ActorTimestep(Record):
       observation=self.observations,
       step_type=mid_or_last(jnp.asarray(self.is_last)),
       reward=self.rewards,
+      action_mask=self.action_mask,
     )
 
 
@@ -290,6 +295,8 @@ class UpdateRuleInputs(Record):
   behaviour_agent_out: AgentOuts | None = None  # Tree of [T+1, B, ...].
   value_out: ValueOuts | None = None
   extra_from_rule: Mapping[str, Any] | None = None
+  # [T+1, B, A], bool, True for legal actions, or None.
+  action_mask: Any = None
 
   @property
   def should_reset_mask_fwd(self) -> Array:

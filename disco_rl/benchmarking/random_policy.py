@@ -1,4 +1,4 @@
-"""Returns of the policy that chooses all actions with the same probability."""
+"""Returns of the policy that chooses legal actions with equal probability."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from disco_rl import utils
 from disco_rl.environments import registry
+from disco_rl.networks import action_masks
 
 NUM_STREAMS = 256
 _STEPS_AT_ONCE = 100
@@ -42,12 +43,15 @@ def returns(
     rng, reset_rng = jax.random.split(jax.random.PRNGKey(seed))
 
     def step(carry: Any, rng: Any) -> tuple[Any, None]:
-      state, total, is_running = carry
-      actions = jax.random.randint(rng, (num_streams,), 0, num_actions)
+      state, mask, total, is_running = carry
+      if mask is None:
+        actions = jax.random.randint(rng, (num_streams,), 0, num_actions)
+      else:
+        actions = action_masks.sample(rng, mask)
       state, timestep = made.step(state, actions)
       total += is_running * jnp.asarray(timestep.reward)
       is_running &= ~jnp.asarray(timestep.is_last)
-      return (state, total, is_running), None
+      return (state, timestep.action_mask, total, is_running), None
 
     def steps(carry: Any, rngs: Any) -> Any:
       if made.is_jittable:
@@ -57,13 +61,18 @@ def returns(
       return carry
 
     advance = jax.jit(steps) if made.is_jittable else steps
-    state, _ = made.reset(reset_rng)
-    carry: Any = (state, jnp.zeros(num_streams), jnp.ones(num_streams, bool))
+    state, timestep = made.reset(reset_rng)
+    carry: Any = (
+      state,
+      timestep.action_mask,
+      jnp.zeros(num_streams),
+      jnp.ones(num_streams, bool),
+    )
     for _ in range(_MAX_STEPS // _STEPS_AT_ONCE):
       rng, own = jax.random.split(rng)
       carry = advance(carry, jax.random.split(own, _STEPS_AT_ONCE))
-      if not np.any(carry[2]):
-        return np.asarray(carry[1])
+      if not np.any(carry[3]):
+        return np.asarray(carry[2])
   finally:
     made.close()
   raise ValueError(

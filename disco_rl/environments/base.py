@@ -40,9 +40,15 @@ class Environment(abc.ABC):
     batch_size: B.
     families: names of the families of tasks, if `reset` draws a task; returns
       are then logged by family, too.
+    has_action_mask: whether every timestep has an `action_mask`, [B, A], bool,
+      True for the actions that are legal in its observation: on the last step
+      of an episode, in the first observation of the next one. At least one
+      action must be legal. Agents never choose others. Optional: without it,
+      all actions are always legal.
   """
 
   is_jittable = False
+  has_action_mask = False
   families: Sequence[str] = ()
 
   def __init__(self, batch_size: int):

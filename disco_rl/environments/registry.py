@@ -104,6 +104,14 @@ FAMILIES: dict[str, Family] = {
     networks={'': 'residual'},
   ),
   'dm': Family(f'{_HERE}.dm_env_env', 'dm:<module>:<factory>'),
+  'pgx': Family(
+    f'{_HERE}.pgx_env',
+    'pgx:<id>',
+    'pgx',
+    'pgx',
+    networks={'': 'conv'},
+    is_on_host=False,
+  ),
   'tasks': Family(
     'disco_rl.environments.tasks.named', 'tasks:<family>', is_on_host=False
   ),
@@ -197,11 +205,7 @@ def known_names() -> list[str]:
 
 
 def is_on_host(name: str) -> bool:
-  """Returns whether an environment is known to run outside of JAX.
-
-  Args:
-    name: see `known_names`. False for custom ones.
-  """
+  """Returns whether `name` is known to run outside of JAX, not a custom one."""
   if name in ENVIRONMENTS:
     return ENVIRONMENTS[name].is_on_host
   family = FAMILIES.get(name.partition(':')[0])
@@ -232,11 +236,7 @@ def default_settings(name: str) -> config_dict.ConfigDict:
 
 
 def settings_fields(name: str) -> Mapping[str, fields.Field]:
-  """Returns the declared types and ranges of settings, by path.
-
-  Args:
-    name: see `known_names`.
-  """
+  """Returns the types and ranges that `name` declares of settings, by path."""
   return _make_fields(name, _find(name))
 
 

@@ -120,6 +120,7 @@ def check(
     observation=jax.tree.unflatten(structure, cast[:-2]),
     step_type=cast[-2],
     reward=cast[-1],
+    action_mask=getattr(timestep, 'action_mask', None),
   )
 
 

@@ -1,4 +1,4 @@
-"""Finds NaN, infinity and unknown step types from environments in JAX.
+"""Finds NaN, infinity and other faults of environments in JAX.
 
 `first` is a part of compiled programs, where no error can be raised; its result
 is decoded by `error` when the program has run.
@@ -13,6 +13,7 @@ import numpy as np
 from disco_rl import compat
 from disco_rl import types
 from disco_rl.environments import foreign
+from disco_rl.environments import legal_actions
 from disco_rl.environments import timesteps
 
 # Name of the result of `first` in metrics and logs.
@@ -36,8 +37,8 @@ def first(
     axis_name: axis over which the batch is sharded, or None.
 
   Returns:
-    [], int32: its index for `error`, or -1 if all are finite, and all step
-    types known.
+    [], int32: its index for `error`, or -1 if all are finite, all step types
+    known, and some action is legal in every timestep.
   """
   before = [*jax.tree.leaves(rollout.observations), rollout.rewards]
   after = [*jax.tree.leaves(timestep.observation), timestep.reward]
@@ -50,6 +51,7 @@ def first(
         if timesteps.is_float(x)
       ),
       jnp.logical_not(timesteps.is_step_type(all_types)),
+      *_without_legal_action(rollout, timestep),
     ],
     axis=1,
   )  # [T+2, number of arrays, B]
@@ -82,7 +84,8 @@ def error(
     place: the place before the step, e.g. `'iteration 3'`.
 
   Returns:
-    A `NonFiniteError`, or an `InvalidEnvironmentError` for a step type.
+    A `NonFiniteError`, or an `InvalidEnvironmentError` for a step type or an
+    action mask.
   """
   arrays = [*jax.tree.leaves(timestep.observation), timestep.reward]
   names = [
@@ -91,10 +94,13 @@ def error(
     if timesteps.is_float(array)
   ]
   row, stream = divmod(int(index), num_streams)
-  step, array = divmod(row, len(names) + 1)
+  has_mask = timestep.action_mask is not None
+  step, array = divmod(row, len(names) + 1 + has_mask)
   place = f'{place}, {step_of_rollout(step)}'
   if array == len(names):
     return timesteps.unknown_step_type(environment, stream, place)
+  if array > len(names):
+    return legal_actions.none_is_legal(environment, stream, place)
   return timesteps.NonFiniteError(
     environment, names[array], stream, place=place
   )
@@ -103,6 +109,16 @@ def error(
 def step_of_rollout(step: int) -> str:
   """Names a step; 0 is the timestep with which a rollout begins."""
   return f'step {step} of the rollout'
+
+
+def _without_legal_action(
+  rollout: types.ActorRollout, timestep: types.EnvironmentTimestep
+) -> list[jax.Array]:
+  """Returns where no action is legal, [T+2, B]; nothing without a mask."""
+  if timestep.action_mask is None:
+    return []
+  masks = jnp.concatenate([rollout.action_mask, timestep.action_mask[None]])
+  return [jnp.logical_not(jnp.any(masks, axis=-1))]
 
 
 def _has_nonfinite(x: jax.Array, num_kept: int) -> jax.Array:

@@ -96,7 +96,8 @@ def make_learner(
     `init` and `update`. The network starts from the first of `rollout.states`,
     whose leaves have a leading axis of time, T+1 or 1; None for networks
     without memory. `rollout.agent_outs` needs the `logits` of the policy that
-    acted.
+    acted. With a `rollout.action_mask`, True for legal actions, all policies
+    are masked; the network and its logits need not be.
   """
   if isinstance(learning_rate, int | float | str):
     learning_rate = schema.check('learning_rate', learning_rate)

@@ -19,6 +19,7 @@ from disco_rl.learning import mixed_mode
 from disco_rl.learning import rule_inputs
 from disco_rl.learning import stream_blocks
 from disco_rl.learning import unrolls
+from disco_rl.networks import action_masks
 from disco_rl.update_rules import base
 from disco_rl.value_fns import value_fn
 
@@ -153,7 +154,8 @@ class LearnerStep:
       state: the state before.
       rollout: leaves [T+1, B, ...]. The network starts from its first state.
         `agent_outs` are those of the policy that acted; the built-in rules use
-        only their logits.
+        only their logits. With an `action_mask`, all policies that the rule
+        reads are masked, see `networks.action_masks`.
       rng: for rules that need randomness.
       backprop: whether the new θ is differentiable in η through the rule's
         targets. The numbers are the same either way.
@@ -166,6 +168,7 @@ class LearnerStep:
       The state after, and the log with intermediate results.
     """
     checks.check_actor_rollout(rollout)
+    rollout = action_masks.mask_rollout(rollout)
     params = state.params
     net_state = rollout.first_state(time_axis=0)
     summarize = None
@@ -196,7 +199,10 @@ class LearnerStep:
       inputs,
       self._hyper_params,
       rule_inputs.with_first_reset(
-        self._unrolls.for_target(summarize), rollout
+        action_masks.mask_unroll(
+          self._unrolls.for_target(summarize), rollout.action_mask
+        ),
+        rollout,
       ),
       rng,
       self._axis_name,

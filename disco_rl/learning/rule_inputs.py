@@ -31,6 +31,7 @@ def inputs_from_rollout(
     agent_out=agent_out,
     behaviour_agent_out=rollout.agent_outs,
     value_out=value_out,
+    action_mask=rollout.action_mask,
   )
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from disco_rl import types
 from disco_rl.learning import stream_blocks
+from disco_rl.networks import action_masks
 from disco_rl.networks import blocks
 from disco_rl.networks import checks as network_checks
 from disco_rl.networks import staged_unroll
@@ -97,7 +98,8 @@ class Unrolls:
     """Unrolls the network for losses that use only the actions taken.
 
     If rule and network support it, outputs per action are computed only for the
-    actions taken, which is A times less work.
+    actions taken, which is A times less work. The policy is masked, as in all
+    outputs here.
 
     Args:
       params: θ.
@@ -109,14 +111,16 @@ class Unrolls:
       outputs per action, [T+1, B]: 0 if there are no others.
     """
     inputs = (params, net_state, rollout.observations, rollout.is_last)
+    mask = rollout.action_mask
     if self._embed is None:
       outs, _ = self._unroll(*inputs)
-      return outs, rollout.actions
+      return action_masks.mask_outputs(outs, mask), rollout.actions
     embedding, _ = self._embed(*inputs)
     outs = {
       **self._predict_flat(params, embedding),
       **self._predict_model(params, embedding, rollout.actions),
     }
+    outs = action_masks.mask_outputs(outs, mask)
     return outs, jnp.zeros_like(rollout.actions)
 
   def for_learning(
@@ -142,9 +146,11 @@ class Unrolls:
       The outputs, and a function that differentiates losses of them.
     """
     inputs = (net_state, rollout.observations, rollout.is_last)
+    mask = rollout.action_mask
     if self._embed is None:
+      unroll = action_masks.mask_unroll(self._unroll, mask)
       outs, pullback, net_state = jax.vjp(
-        lambda params: self._unroll(params, *inputs), params, has_aux=True
+        lambda params: unroll(params, *inputs), params, has_aux=True
       )
       gradient_of = _gradient_of_outputs(outs, rollout.actions, pullback)
       return Outputs(dict(outs), net_state, gradient_of)
@@ -152,10 +158,17 @@ class Unrolls:
     embedding, pull_embedding, net_state = jax.vjp(
       lambda params: embed(params, *inputs), params, has_aux=True
     )
-    flat_out, pull_flat = jax.vjp(self._predict_flat, params, embedding)
+    flat_out, pull_flat = jax.vjp(
+      lambda *inputs: action_masks.mask_outputs(
+        self._predict_flat(*inputs), mask
+      ),
+      params,
+      embedding,
+    )
     agent_out: dict[str, Any]
     if summarize is None:
-      agent_out = dict(self._predict_all(params, embedding))
+      outs = self._predict_all(params, embedding)
+      agent_out = dict(action_masks.mask_outputs(outs, mask))
     else:
       model_summary = self._reduce(
         params,

@@ -193,14 +193,20 @@ def _specs(probe: registry.EnvironmentFn) -> Any:
   """Returns the specs of an environment's observations and actions."""
   env = registry.as_environment_fn(probe)(1, 0)
   try:
-    return _describe(env.single_observation_spec(), env.single_action_spec())
+    return _describe(
+      env.single_observation_spec(),
+      env.single_action_spec(),
+      env.has_action_mask,
+    )
   finally:
     env.close()
 
 
-def _describe(observation: types.SpecsTree, action: types.ActionSpec) -> Any:
+def _describe(
+  observation: types.SpecsTree, action: types.ActionSpec, has_mask: bool
+) -> Any:
   """Returns the specs in a form that can be compared."""
   leaves, structure = jax.tree.flatten(observation)
   shapes = [(x.shape, str(x.dtype)) for x in leaves]
   bounds = (action.shape, int(action.minimum), int(action.maximum))
-  return shapes, structure, bounds
+  return shapes, structure, bounds, has_mask

@@ -120,7 +120,8 @@ class Built(NamedTuple):
   rule: base.UpdateRule
   host: host_group.HostGroup | None  # None for environments in JAX.
   families: tuple[str, ...]  # Of tasks in the environment.
-  specs: tuple[types.SpecsTree, types.ActionSpec]  # Of one observation, action.
+  # Of one observation and action, and whether there are action masks.
+  specs: tuple[types.SpecsTree, types.ActionSpec, bool]
 
 
 def build(
@@ -197,7 +198,11 @@ def build(
   except BaseException:
     env.close()  # On the host, it may have processes.
     raise
-  specs = agent.single_observation_spec, agent.single_action_spec
+  specs = (
+    agent.single_observation_spec,
+    agent.single_action_spec,
+    env.has_action_mask,
+  )
   families = tuple(env.families)
   return Built(meta_agent, agent.update_rule, host, families, specs)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import action_masks
 from disco_rl.networks import initializers
 from disco_rl.networks import lstm
 from disco_rl.networks import prediction_embeddings
@@ -136,7 +137,9 @@ class LSTM(MetaNet):
     meta_input_emb = hk.Linear(1, w_init=self._output_init)(x)
     y = hk.Linear(self._prediction_size, w_init=self._aux_init)(x)
     z = hk.Linear(self._prediction_size, w_init=self._aux_init)(x)
-    pi = ActionMixer(self._policy_target_channels)(embedded.actions, shared=x)
+    pi = ActionMixer(self._policy_target_channels)(
+      embedded.actions, shared=x, mask=inputs.action_mask
+    )
     pi = hk.Linear(1, w_init=self._policy_target_init)(pi).squeeze(-1)
 
     meta_out = dict(pi=pi, y=y, z=z, meta_input_emb=meta_input_emb)
@@ -247,7 +250,10 @@ class ActionMixer(hk.Module):
     self._channels = tuple(channels)
 
   def __call__(
-    self, x: jax.Array, shared: jax.Array | None = None
+    self,
+    x: jax.Array,
+    shared: jax.Array | None = None,
+    mask: types.Array | None = None,
   ) -> jax.Array:
     """Applies the blocks.
 
@@ -255,6 +261,8 @@ class ActionMixer(hk.Module):
       x: [T, B, A, C], channels of each action.
       shared: [T, B, S], channels that come before x's, the same for all
         actions.
+      mask: [T+1, B, A], the legal actions, or None. Means are over the legal
+        ones, so that outputs of these do not depend on any others.
 
     Returns:
       [T, B, A, channels[-1]].
@@ -264,7 +272,8 @@ class ActionMixer(hk.Module):
       size = num_shared + x.shape[-1]
       w, b = _pointwise_conv_weights(2 * size, channels)
       w_each, w_mean = w[:size], w[size:]
-      common = x.mean(axis=2) @ w_mean[num_shared:] + b  # [T, B, channels]
+      mean = action_masks.mean(x, mask)
+      common = mean @ w_mean[num_shared:] + b  # [T, B, channels]
       if shared is not None:
         common += shared @ (w_each[:num_shared] + w_mean[:num_shared])
       x = jax.nn.relu(x @ w_each[num_shared:] + common[:, :, None])
@@ -308,6 +317,7 @@ def _embed(
   actions = jnp.asarray(inputs.actions)[:-1]  # [T, B]
   logits = jnp.asarray(inputs.agent_out['logits'])  # [T+1, B, A]
   policy = jax.lax.stop_gradient(jax.nn.softmax(logits))
+  mask = inputs.action_mask
   num_steps, batch_size = actions.shape
   num_actions = policy.shape[-1]
 
@@ -325,6 +335,8 @@ def _embed(
         last, dict(y_net=y_net, z_net=z_net)
       )
       x = transformed(source, tuple(before))
+      if last == 'max_a':
+        x = action_masks.fill(x, mask, action_masks.ILLEGAL_LOGIT)
       shared[key] = transform(x, actions, policy, axis_name)
     return shared[key]
 
@@ -335,12 +347,14 @@ def _embed(
 
   base = [read(c, (num_steps, batch_size)) for c in option.base]
   per_action = [
-    read(c, (num_steps, batch_size, num_actions))
+    action_masks.fill(read(c, (num_steps, batch_size, num_actions)), mask, 0.0)
     for c in option.action_conditional
   ]
   per_action.append(jax.nn.one_hot(actions, num_actions)[..., None])
-  action_emb = ActionMixer(policy_channels)(jnp.concatenate(per_action, -1))
-  base.append(action_emb.mean(axis=2))
+  action_emb = ActionMixer(policy_channels)(
+    jnp.concatenate(per_action, -1), mask=mask
+  )
+  base.append(action_masks.mean(action_emb, mask))
   base.append(utils.batch_lookup(action_emb, actions))
   return _Embedded(
     base=jnp.concatenate(base, axis=-1), actions=action_emb, y_net=y_net

@@ -13,6 +13,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import action_masks
 from disco_rl.update_rules import base
 from disco_rl.update_rules import categorical
 from disco_rl.value_fns import value_utils
@@ -170,7 +171,7 @@ class ActorCritic(base.UpdateRule):
       - hyper_params['entropy_cost'] * entropy
     )
     log = dict(
-      logits=jnp.mean(logits),
+      logits=action_masks.mean_over_all(logits, rollout.action_mask),
       entropy=jnp.mean(entropy),
       pg_advs=jnp.mean(advs),
       raw_advs=jnp.mean(meta_out['raw_advs']),

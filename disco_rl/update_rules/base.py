@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import action_masks
 from disco_rl.networks import staged_unroll
 from disco_rl.update_rules import categorical
 from disco_rl.update_rules import checks
@@ -27,7 +28,9 @@ class UpdateRule(abc.ABC):
   A rule has parameters η (none for hand-designed rules) and a meta-state, which
   is kept for the agent's lifetime. It uses the agent only through its outputs
   and its unroll function, so networks may be written in any library. It never
-  changes its arguments.
+  changes its arguments. If `rollout.action_mask` is given, all policies in its
+  inputs are masked already (see `networks.action_masks`): a rule has to mask
+  only policies that it computes itself, as targets.
 
   Attributes:
     required_hyper_params: names that `hyper_params` must have.
@@ -256,6 +259,7 @@ class UpdateRule(abc.ABC):
     Returns:
       The loss of each step [T, B], the new meta-state, and a log of scalars.
     """
+    rollout = action_masks.mask_inputs(rollout)
     inputs = rollout
     if not backprop and self.declares('learns_from_fixed_targets'):
       # Else their derivatives would be computed, only to be dropped.
@@ -267,6 +271,9 @@ class UpdateRule(abc.ABC):
       if summarize is not None:
         # Then the outputs of a target network per action are not stored.
         unroll_policy_fn = unroll_policy_fn.reduced(with_logits(summarize))
+    unroll_policy_fn = action_masks.mask_unroll(
+      unroll_policy_fn, rollout.action_mask
+    )
     meta_out, new_meta_state = self.unroll_meta_net(
       meta_params,
       params,

@@ -19,6 +19,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.networks import action_masks
 from disco_rl.networks import blocks
 from disco_rl.networks import meta_nets
 from disco_rl.networks import prediction_embeddings
@@ -262,6 +263,10 @@ class DiscoUpdateRule(base.UpdateRule):
       normalized_q_td=value_outs.normalized_q_td,
       target_out=target_out,
     )
+    if rollout.action_mask is not None:
+      mask = jnp.asarray(rollout.action_mask)[:-1]
+      meta_out['pi'] = action_masks.mask_logits(meta_out['pi'], mask)
+      meta_out['action_mask'] = mask
     coeff = hyper_params['target_params_coeff']
     new_meta_state = dict(
       rnn_state=rnn_state,
@@ -336,6 +341,9 @@ class DiscoUpdateRule(base.UpdateRule):
     logits, y = agent_out['logits'][:-1], agent_out['y'][:-1]
     z_a, aux_pi_a = taken('z')[:-1], taken('aux_pi')[:-1]
     next_logits = jax.lax.stop_gradient(agent_out['logits'][1:])
+    mask = rollout.action_mask
+    if mask is not None:
+      aux_pi_a = action_masks.mask_logits(aux_pi_a, mask[1:])
     not_terminal = 1.0 - jnp.asarray(rollout.is_terminal, jnp.float32)
 
     pi_loss = categorical.kl_divergence(targets['pi'], logits)
@@ -349,7 +357,7 @@ class DiscoUpdateRule(base.UpdateRule):
       + hyper_params['aux_policy_cost'] * aux_loss
     )
     log = dict(
-      logits=jnp.mean(logits),
+      logits=action_masks.mean_over_all(logits, mask),
       y=jnp.mean(y),
       z=jnp.mean(agent_out['z'][:-1]),
       entropy=jnp.mean(categorical.entropy(logits)),
@@ -357,7 +365,7 @@ class DiscoUpdateRule(base.UpdateRule):
       z_entropy=jnp.mean(categorical.entropy(z_a)),
       pi_loss=jnp.mean(pi_loss),
       aux_kl_loss=jnp.mean(aux_loss),
-      pi_hat=jnp.mean(targets['pi']),
+      pi_hat=action_masks.mean_over_all(targets['pi'], mask),
       y_hat=jnp.mean(targets['y']),
       z_hat=jnp.mean(targets['z']),
       pi_hat_entropy=jnp.mean(categorical.entropy(targets['pi'])),
@@ -383,7 +391,9 @@ class DiscoUpdateRule(base.UpdateRule):
     )
     log = dict(
       q_target=jnp.mean(meta_out['q_target']),
-      agent_q_mean=jnp.mean(meta_out['q_value']),
+      agent_q_mean=action_masks.mean_over_all(
+        meta_out['q_value'], rollout.action_mask
+      ),
       q_loss=jnp.mean(q_loss),
       td=jnp.mean(meta_out['q_td']),
       normalized_td=jnp.mean(meta_out['normalized_q_td']),
@@ -414,8 +424,10 @@ class DiscoUpdateRule(base.UpdateRule):
   ) -> types.LogDict:
     """Computes (mean target)² of each kind, and KL(target network's π ‖ π̂)."""
 
-    def mean_squared(x: types.Array) -> jax.Array:
-      mean = jnp.mean(x)
+    def mean_squared(
+      x: types.Array, mask: types.Array | None = None
+    ) -> jax.Array:
+      mean = action_masks.mean_over_all(x, mask)
       if axis_name is not None:
         # Before the square, so that the loss is that of one device.
         mean = jax.lax.pmean(mean, axis_name)
@@ -426,7 +438,7 @@ class DiscoUpdateRule(base.UpdateRule):
     return dict(
       y_mean=mean_squared(meta_out['y']),
       z_mean=mean_squared(meta_out['z']),
-      pi_mean=mean_squared(meta_out['pi']),
+      pi_mean=mean_squared(meta_out['pi'], meta_out.get('action_mask')),
       target_kl=jnp.mean(kl),
     )
 

@@ -23,10 +23,9 @@ FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 
 # Processes take long to start; tests/environments/test_workers.py has more.
 @pytest.fixture(
-  params=[
-    pytest.param(name, marks=[pytest.mark.slow] * (name == 'gym_workers'))
-    for name in sorted(environments.ENVIRONMENTS)
-  ]
+  params=environments.params(
+    sorted(environments.ENVIRONMENTS), gym_workers=[pytest.mark.slow]
+  )
 )
 def make_env(request):
   made = []
@@ -57,6 +56,12 @@ def test_timesteps_are_as_specified(make_env):
   action_spec = env.single_action_spec()
   assert action_spec.shape == () and action_spec.dtype == np.int32
   assert env.batched_action_spec().shape == (4,)
+  if env.has_action_mask:
+    assert trace.action_mask.shape == (21, 4, action_spec.maximum + 1)
+    assert trace.action_mask.dtype == bool
+    assert trace.action_mask.any(axis=-1).all()
+  else:
+    assert trace.action_mask is None
 
 
 def test_same_seed_same_game(make_env):
@@ -70,7 +75,7 @@ def test_batch_of_zero_is_refused(make_env):
     make_env(0)
 
 
-@pytest.mark.parametrize('name', environments.JITTABLE)
+@pytest.mark.parametrize('name', environments.params(environments.JITTABLE))
 def test_jittable_under_jit_vmap_scan_and_leaks(name):
   env = environments.ENVIRONMENTS[name](2)
 
@@ -189,7 +194,8 @@ def test_truncated_episodes_end_like_all_others():
     types_seen.append(timestep.step_type)
   env.close()
   assert np.stack(types_seen)[:, 0].tolist() == [FIRST, MID, LAST, MID, LAST]
-  assert set(timestep.keys()) == {'observation', 'step_type', 'reward'}
+  names = {'observation', 'step_type', 'reward', 'action_mask'}
+  assert set(timestep.keys()) == names and timestep.action_mask is None
 
   actor = agent.Agent(
     single_observation_spec=env.single_observation_spec(),

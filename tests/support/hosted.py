@@ -13,6 +13,7 @@ class Hosted(base.Environment):
   def __init__(self, env: base.Environment, has_snapshots: bool = True):
     super().__init__(env.batch_size)
     self._env = env
+    self.has_action_mask = env.has_action_mask
     self._has_snapshots = has_snapshots
     self._states = None
     self._reset, self._step = jax.jit(env.reset), jax.jit(env.step)

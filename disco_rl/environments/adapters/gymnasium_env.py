@@ -6,7 +6,8 @@ env = registry.get_environment('gym:CartPole-v1', batch_size=8)
 
 Any environment with discrete actions is supported. Each stream is reset within
 the step that ends an episode, so there are no dummy steps. Truncation by a time
-limit is treated like termination, as in the published code.
+limit is treated like termination, as in the published code. With the setting
+`action_mask`, legal actions are those of `info['action_mask']`.
 """
 
 import collections
@@ -28,6 +29,7 @@ from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import factories
 from disco_rl.environments import foreign
+from disco_rl.environments import legal_actions
 from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import worker_env
 
@@ -40,6 +42,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
   return worker_env.get_config(
     kwargs=dict(),  # Keyword arguments of `gymnasium.make` or the factory.
     frame_stack=1,  # Number of observations stacked along the last axis.
+    action_mask=False,  # Whether to read `info['action_mask']`.
   )
 
 
@@ -85,13 +88,21 @@ def build(
   """
   _env_maker(name, {})  # Raises for a wrong name, before processes are started.
   make = functools.partial(
-    make_streams, name, settings.kwargs.to_dict(), settings.frame_stack
+    make_streams,
+    name,
+    settings.kwargs.to_dict(),
+    settings.frame_stack,
+    action_mask=settings.action_mask,
   )
   return worker_env.make(make, batch_size, settings, f'gym:{name}')
 
 
 def make_streams(
-  name: str, kwargs: dict[str, Any], frame_stack: int, seeds: Sequence[int]
+  name: str,
+  kwargs: dict[str, Any],
+  frame_stack: int,
+  seeds: Sequence[int],
+  action_mask: bool = False,
 ) -> batched_env.StreamBatch:
   """Makes one stream per seed, in this process; see `build`."""
   make_env = _env_maker(name, kwargs)
@@ -103,20 +114,27 @@ def make_streams(
       'Gymnasium environment (gymnasium.Env)',
       ('reset', 'step', 'action_space', 'observation_space'),
     )
-    streams.append(GymStream(env, int(seed), frame_stack))
+    streams.append(GymStream(env, int(seed), frame_stack, action_mask))
   return batched_env.StreamBatch(streams)
 
 
 class GymStream:
   """One Gymnasium environment as a stream that resets automatically."""
 
-  def __init__(self, env: gymnasium.Env, seed: int, frame_stack: int = 1):
+  def __init__(
+    self,
+    env: gymnasium.Env,
+    seed: int,
+    frame_stack: int = 1,
+    action_mask: bool = False,
+  ):
     """Wraps an environment.
 
     Args:
       env: an environment with discrete actions.
       seed: seed of the first reset; later resets are not seeded.
       frame_stack: how many observations are stacked.
+      action_mask: whether `info['action_mask']` has the legal actions.
 
     Raises:
       ValueError: if `frame_stack` is less than 1.
@@ -136,6 +154,8 @@ class GymStream:
         'supported'
       )
     self._env = env
+    self.has_action_mask = action_mask
+    self._mask: np.ndarray | None = None
     self._num_actions = int(space.n)
     self._first_action = int(space.start)
     self._seed: int | None = seed
@@ -166,8 +186,8 @@ class GymStream:
   ) -> tuple[base.UnusedEnvState, types.EnvironmentTimestep]:
     """Starts an episode; seeded by the constructor, not by `rng_key`."""
     del rng_key
-    timestep = _timestep(dm_env.StepType.FIRST, 0.0, self._start_episode())
-    return base.UnusedEnvState(), timestep
+    first, shown = dm_env.StepType.FIRST, self._start_episode()
+    return base.UnusedEnvState(), _timestep(first, 0.0, shown, self._mask)
 
   def step(
     self, state: Any, action: Any
@@ -175,7 +195,7 @@ class GymStream:
     """Takes an action, and starts the next episode if this one ends."""
     del state
     result = self._env.step(int(action) + self._first_action)
-    observation, reward, terminated, truncated, _ = self._unpack(
+    observation, reward, terminated, truncated, info = self._unpack(
       result, 'step', 'observation, reward, terminated, truncated and info'
     )
     self._check_number('reward', reward)
@@ -186,7 +206,8 @@ class GymStream:
       step_type, shown = dm_env.StepType.LAST, self._start_episode()
     else:
       step_type, shown = dm_env.StepType.MID, self._show(observation)
-    timestep = _timestep(step_type, float(reward), shown)
+      self._mask = self._read_mask(info)
+    timestep = _timestep(step_type, float(reward), shown, self._mask)
     return base.UnusedEnvState(), timestep
 
   def render_stream(self) -> Any:
@@ -212,10 +233,24 @@ class GymStream:
 
   def _start_episode(self) -> Any:
     result = self._env.reset(seed=self._seed)
-    observation, _ = self._unpack(result, 'reset', 'observation and info')
+    observation, info = self._unpack(result, 'reset', 'observation and info')
     self._seed = None
+    self._mask = self._read_mask(info)
     self._frames.clear()
     return self._show(observation)
+
+  def _read_mask(self, info: Any) -> np.ndarray | None:
+    """Returns the legal actions, [A], or None without the setting."""
+    if not self.has_action_mask:
+      return None
+    if not isinstance(info, Mapping) or 'action_mask' not in info:
+      raise foreign.InvalidEnvironmentError(
+        f"{_describe(self._env)} has no info['action_mask'], which the setting "
+        'action_mask=True needs'
+      )
+    return legal_actions.to_mask(
+      info['action_mask'], self._num_actions, _describe(self._env)
+    )
 
   def _unpack(self, result: Any, method: str, wanted: str) -> tuple[Any, ...]:
     """Checks the number of values that a method of the environment returned."""
@@ -387,10 +422,11 @@ def _one_hots(sizes: Any, start: Any, where: str) -> tuple[Any, _Encode]:
 
 
 def _timestep(
-  step_type: dm_env.StepType, reward: float, observation: Any
+  step_type: dm_env.StepType, reward: float, observation: Any, mask: Any
 ) -> types.EnvironmentTimestep:
   return types.EnvironmentTimestep(
     observation=observation,
     step_type=np.asarray(step_type, np.int32),
     reward=np.asarray(reward, np.float32),
+    action_mask=mask,
   )

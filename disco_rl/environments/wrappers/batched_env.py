@@ -33,6 +33,9 @@ class StreamBatch(base.Environment):
     """
     super().__init__(len(streams))
     self._streams = list(streams)
+    self.has_action_mask = all(
+      getattr(stream, 'has_action_mask', False) for stream in streams
+    )
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of one stream's observation."""

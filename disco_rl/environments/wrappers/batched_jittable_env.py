@@ -23,8 +23,10 @@ _STEP_KEY = 2  # Folded in; `jax.random.split` uses 0 and 1.
 class SingleStreamJittable(Protocol):
   """One stream of an environment as pure functions of an explicit state.
 
-  A method `picture(state)`, uint8 [H, W, 3], is optional: without it, pictures
-  are drawn from observations, see `base.Environment.render`.
+  Two methods are optional: `legal_actions(state)` returns the actions that are
+  legal in a state, [num_actions], bool; without it, all always are.
+  `picture(state)` returns uint8 [H, W, 3]; without it, pictures are drawn from
+  observations, see `base.Environment.render`.
   """
 
   num_actions: int
@@ -80,6 +82,7 @@ class BatchedJittableEnvironment(base.Environment):
       env_class, env_settings
     )
     self._class_name = type(self._env).__name__
+    self.has_action_mask = hasattr(self._env, 'legal_actions')
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns `{'observation': spec}`; timesteps have the bare array."""
@@ -141,6 +144,7 @@ class BatchedJittableEnvironment(base.Environment):
       # As published, the first step of a stream is not marked FIRST.
       step_type=jnp.asarray(int(dm_env.StepType.MID), jnp.int32),
       reward=jnp.zeros([], jnp.float32),
+      action_mask=self._action_mask(state),
     )
     return EnvState(state=state, rng=rng), timestep
 
@@ -174,5 +178,12 @@ class BatchedJittableEnvironment(base.Environment):
       observation=self._env.render(env_state),
       step_type=types.mid_or_last(is_terminal),
       reward=reward.astype(jnp.float32),
+      # Of the state after a reset, like the observation.
+      action_mask=self._action_mask(env_state),
     )
     return EnvState(state=env_state, rng=rng), timestep
+
+  def _action_mask(self, state: Any) -> Any:
+    """Returns the legal actions of a state, or None if all always are."""
+    env: Any = self._env
+    return env.legal_actions(state) if self.has_action_mask else None

@@ -11,9 +11,11 @@ import numpy as np
 
 from disco_rl import fields
 from disco_rl import types
+from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import foreign
 from disco_rl.environments import layouts
+from disco_rl.environments import legal_actions
 from disco_rl.environments import timesteps
 
 # Attributes that every environment has.
@@ -54,10 +56,15 @@ class GuardedEnvironment(base.Environment):
       # Specs may be objects whose attributes fail.
       self.is_jittable = bool(env.is_jittable)
       self.families = tuple(getattr(env, 'families', ()))
+      self.has_action_mask = bool(getattr(env, 'has_action_mask', False))
       self._layout = layouts.make_layout(
         name, env.batch_size, self._observation_spec
       )
       layouts.check_action_spec(name, self._action_spec)
+      self._mask_shape = None
+      if self.has_action_mask:
+        num_actions = utils.get_num_actions_from_spec(self._action_spec)
+        self._mask_shape = (env.batch_size, num_actions)
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of one stream's observation."""
@@ -178,8 +185,11 @@ class GuardedEnvironment(base.Environment):
     # Timesteps may be objects whose attributes fail.
     with foreign.boundary(f'{self.name}: {method} returned a bad timestep'):
       timestep = timesteps.check(timestep, self._layout, method)
+      mask = getattr(timestep, 'action_mask', None)
+      legal_actions.check(mask, self._mask_shape, self.name, method)
       if not self.is_jittable:
         timesteps.check_values(timestep, self._layout, method)
+        legal_actions.check_values(mask, self.name, method)
     return states, timestep
 
 

@@ -12,6 +12,7 @@ from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import foreign
 from disco_rl.environments import layouts
+from disco_rl.environments import legal_actions
 from disco_rl.environments import rendering
 
 UnusedEnvState = base.UnusedEnvState
@@ -31,10 +32,12 @@ class SingleStreamEnv(base.Environment):
 
     Args:
       env: an environment whose observation spec is any tree, and whose action
-        spec is scalar and discrete.
+        spec is scalar and discrete. If it has a method `legal_actions()`, that
+        returns the actions that are legal now, [A], bool.
     """
     super().__init__(batch_size=1)
     self._env = env
+    self.has_action_mask = hasattr(env, 'legal_actions')
     self._last_observation: Any = None  # Of the last episode.
 
   def single_observation_spec(self) -> types.SpecsTree:
@@ -70,7 +73,8 @@ class SingleStreamEnv(base.Environment):
     """Starts an episode; `rng_key` is not used."""
     del rng_key
     observation = self._checked(self._env.reset(), 'reset').observation
-    return UnusedEnvState(), _timestep(dm_env.StepType.FIRST, 0.0, observation)
+    timestep = _timestep(dm_env.StepType.FIRST, 0.0, observation)
+    return UnusedEnvState(), self._with_mask(timestep)
 
   def step(
     self, state: Any, action: Any
@@ -98,7 +102,8 @@ class SingleStreamEnv(base.Environment):
         f'{type(reward).__name__} and the shape {np.shape(reward)}; one number '
         'is needed'
       )
-    return UnusedEnvState(), _timestep(timestep.step_type, reward, observation)
+    shown = _timestep(timestep.step_type, reward, observation)
+    return UnusedEnvState(), self._with_mask(shown)
 
   def render_end_of_stream(self) -> Any:
     """Draws the last observation of the last episode."""
@@ -117,6 +122,21 @@ class SingleStreamEnv(base.Environment):
   def close(self) -> None:
     """Closes the environment."""
     self._env.close()
+
+  def _with_mask(
+    self, timestep: types.EnvironmentTimestep
+  ) -> types.EnvironmentTimestep:
+    """Adds the actions that are legal now, after a reset, if it has them."""
+    if not self.has_action_mask:
+      return timestep
+    env: Any = self._env
+    spec = self.single_action_spec()
+    mask = legal_actions.to_mask(
+      env.legal_actions(),
+      utils.get_num_actions_from_spec(spec),
+      type(env).__name__,
+    )
+    return timestep.replace(action_mask=mask)
 
   def _checked(self, timestep: Any, method: str) -> dm_env.TimeStep:
     """Checks that the environment returned a timestep."""

@@ -151,7 +151,7 @@ class WorkerEnvironment(base.Environment):
         _Worker(context, make_streams, own_seeds, f'worker {i} ({streams})')
       )
     specs = self._ask_all('specs', [None] * self._num)
-    self._observation_spec, self._action_spec = specs[0]
+    self._observation_spec, self._action_spec, self.has_action_mask = specs[0]
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of one stream's observation."""

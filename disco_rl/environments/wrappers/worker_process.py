@@ -102,7 +102,11 @@ def _end_with_parent() -> None:
 
 def _answer(env: base.Environment, method: str, argument: Any) -> Any:
   if method == 'specs':
-    return env.single_observation_spec(), env.single_action_spec()
+    return (
+      env.single_observation_spec(),
+      env.single_action_spec(),
+      env.has_action_mask,
+    )
   if method == 'reset':
     return env.reset(None)[1]
   if method == 'step':
