@@ -17,7 +17,7 @@ Rows = Sequence[Mapping[str, float]]
 Limits = tuple[float, float]
 
 # Neighbours are far from each other in lightness.
-COLORS = (*('#08306b', '#f08c1a', '#1a7a6c', '#8fc1ea', '#a11838', '#7d8a1e'),)
+COLORS = (*('#08306b', '#e07f10', '#1a7a6c', '#9bcaf0', '#a11838', '#7d8a1e'),)
 _DASHES: Sequence[Any] = ('-', (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 2, 2)))
 
 # Names of columns, with their units.
@@ -113,7 +113,7 @@ def curve(
     return None
   window = 1
   if len(at) >= _LEAST_POINTS:
-    window = 2 * round(_PART * len(at) / 2) + 1
+    window = 2 * int(_PART * len(at) / 2) + 1
   mean, band = metrics.mean_and_band(smooth(seeds, window))
   if len(seeds) < 3:  # The interval of two seeds is too wide to draw.
     band = np.full_like(mean, np.nan)

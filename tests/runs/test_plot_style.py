@@ -70,7 +70,7 @@ def test_axes_are_named_with_units_and_steps_are_above():
   assert axes.get_ylabel() == 'average return per episode'
   (above,) = axes.child_axes
   assert above.get_xlabel() == 'environment steps of one agent'
-  figure.canvas.draw()
+  figure.draw_without_rendering()
   np.testing.assert_allclose(above.get_xlim(), 7 * np.asarray(axes.get_xlim()))
   names = [text.get_text() for text in axes.get_legend().get_texts()]
   assert names == ['a', 'b']
