@@ -103,8 +103,8 @@ def _add_evaluations(
   )
   page.table(
     (
-      *('run', 'rule', 'environment', 'iterations', 'environment steps'),
-      *('seeds', 'final return', '95% interval'),
+      *('run', 'final return', '95% interval', 'seeds', 'environment'),
+      *('rule', 'iterations', 'environment steps'),
     ),
     [_final_row(name, run) for name, run in named.items()],
     f'Final return: average over the episodes of the last {metrics.LAST} '
@@ -150,9 +150,9 @@ def _final_row(name: str, run: run_names.Run) -> tuple[str, ...]:
     interval = f'{_number(low)} to {_number(high)}'
   last = run.rows[-1]
   return (
-    *(name, run.config['rule'], run.env, f'{int(last["iteration"]):,}'),
+    *(name, _number(mean), interval, str(len(finals)), run.env),
+    *(run.config['rule'], f'{int(last["iteration"]):,}'),
     f'{int(last["env_steps"]):,}' if 'env_steps' in last else _UNKNOWN,
-    *(str(len(finals)), _number(mean), interval),
   )
 
 
