@@ -27,7 +27,7 @@ _MORE_COLUMNS = {
   'global_gradient_norm': 'Norm of the gradient in the agent’s parameters.',
 }
 # Inches; pages show pictures in any size, and text must not become too small.
-_SIZE = (5.6, 3.9)
+_WIDTH = 6.0
 _UNKNOWN = 'unknown'
 _DEFAULT = 'default'
 _LONGEST_VALUE = 200
@@ -318,7 +318,8 @@ def _draw(
     return
   figure = draw()
   if size != 'panels':
-    figure.set_size_inches(*_SIZE)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(_WIDTH, height * _WIDTH / width)
   page.figure(figure, caption, size=size)
 
 
