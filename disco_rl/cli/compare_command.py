@@ -83,10 +83,6 @@ def _compare_agents(
   runs: list[run_names.Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
   """Compares runs of `eval`; returns a table, and a figure or None."""
-  for run in runs:
-    for column in metrics.COLUMNS:
-      if column not in run.rows[0]:
-        raise errors.UsageError(f'{run.path}/metrics.csv has no {column}')
   figure = None
   if plots.is_available():
     figure = draw_agents(runs, arguments.column, arguments.x)

@@ -75,7 +75,7 @@ def _lead(named: Mapping[str, run_names.Run]) -> str:
   unit = 'iterations' if run.command == 'eval' else 'meta-updates'
   if len(named) > 1:
     return ', '.join(named)
-  total = run.config.get('settings', {}).get('steps')
+  total = _settings(run).get('steps')
   done = int(run.rows[-1]['iteration'])
   seeds = len({row['seed'] for row in run.rows})
   parts = [f'{done} of {total} {unit}']
@@ -204,10 +204,7 @@ def _add_settings(
   page: page_lib.Page, named: Mapping[str, run_names.Run]
 ) -> None:
   """Adds all settings with their origins, those that differ first."""
-  flat = {
-    name: run_lib.flatten(run.config.get('settings', {}))
-    for name, run in named.items()
-  }
+  flat = {name: run_lib.flatten(_settings(run)) for name, run in named.items()}
   paths = list(dict.fromkeys(path for own in flat.values() for path in own))
 
   def cells(path: str) -> list[str]:
@@ -246,6 +243,12 @@ def _add_settings(
   else:
     page.paragraph('All settings are the defaults.')
   page.table((*header, 'origin'), rows, folded=f'All {len(rows)} settings')
+
+
+def _settings(run: run_names.Run) -> Mapping[str, Any]:
+  """Returns the settings of a run; none if its config is damaged."""
+  settings = run.config.get('settings')
+  return settings if isinstance(settings, Mapping) else {}
 
 
 def _origin(run: run_names.Run, path: str) -> str:
