@@ -31,7 +31,7 @@ _COMMANDS = {
 }
 
 # Commands that compile large programs.
-_COMPILING = ('eval', 'meta-train', 'benchmark')
+_COMPILING = ('eval', 'meta-train', 'benchmark', 'play')
 # Those whose runs may have several devices and processes.
 _SHARDED = ('eval', 'meta-train')
 

@@ -53,6 +53,9 @@ def read(path: pathlib.Path) -> Run:
   if not rows:
     raise errors.UsageError(f'{path} has no metrics yet')
   config_entries.check(path, config, ('request',))
+  for column in metrics.COLUMNS if config['command'] == 'eval' else ():
+    if column not in rows[0]:
+      raise errors.UsageError(f'{path}/metrics.csv has no {column}')
   return Run(path, config, rows)
 
 

@@ -43,6 +43,7 @@ def learning_curves(
   x: str = 'iteration',
   title: str = '',
   limits: plot_style.Limits | None = None,
+  has_legend: bool | None = None,
 ) -> Any:
   """Draws the curves of one or more runs.
 
@@ -57,17 +58,21 @@ def learning_curves(
     title: title of the picture.
     limits: lowest and highest possible value, to which intervals are clipped;
       None for those that were observed.
+    has_legend: whether there is a legend; None for one unless a title names a
+      single run.
 
   Returns:
     A matplotlib figure.
   """
-  figure = _new_figure()
+  is_crowded = len(runs) > plot_style.MOST_INSIDE
+  figure = _new_figure(height=5.2 if is_crowded else 4.2)
   axes = figure.subplots()
   drawn = _draw_curves(axes, runs, column, x, limits)
   plot_style.label_x(axes, runs.values(), x)
   axes.set_ylabel(plot_style.name(column))
-  # The title names a single run.
-  plot_style.finish(axes, has_legend=len(drawn) > 1 or bool(runs and not title))
+  if has_legend is None:
+    has_legend = len(drawn) > 1 or not title
+  plot_style.finish(axes, has_legend=has_legend and bool(drawn))
   plot_style.head(axes, title, plot_style.describe(drawn, x))
   return figure
 
@@ -83,11 +88,12 @@ def _draw_curves(
 ) -> list[plot_style.Curve]:
   """Draws all seeds of all runs, and their means with intervals."""
   curves = []
+  is_crowded = len(runs) > plot_style.MOST_INSIDE
   for i, (name, rows) in enumerate(runs.items()):
     curve = plot_style.curve(rows, column, x, limits)
     if curve is not None:
       number = i if numbers is None else numbers[name]
-      plot_style.draw(axes, curve, number, name, marker)
+      plot_style.draw(axes, curve, number, name, marker, is_crowded)
       curves.append(curve)
   return curves
 
@@ -142,6 +148,7 @@ def grid(
   """
   figure, all_axes = _panels(len(curves))
   all_drawn: list[plot_style.Curve] = []
+  legend: dict[str, Any] = {}
   # A run has the same line in all panels.
   all_names = dict.fromkeys(name for runs in curves.values() for name in runs)
   numbers = {name: i for i, name in enumerate(all_names)}
@@ -162,10 +169,14 @@ def grid(
       plot_style.label_x(axes, runs.values(), x)
     axes.set_ylabel(plot_style.name(column) if y_label is None else y_label)
     axes.set_title(panel, fontsize='medium')
-    is_named = len(all_names) > 1 or bool(lines) or not title
-    plot_style.finish(axes, has_legend=is_named and bool(axes.get_lines()))
+    plot_style.finish(axes, has_legend=False)
+    handles, names = axes.get_legend_handles_labels()
+    legend |= dict(zip(names, handles, strict=True))
     all_drawn += drawn
   if all_axes:
+    # One for all panels; a title names a single run.
+    if len(legend) > 1 or not title:
+      plot_style.legend_below(figure, legend)
     unit = 'meta-updates' if x is None else ''
     subtitle = plot_style.describe(all_drawn, x or 'iteration', unit)
     plot_style.head(all_axes[0], title, subtitle)
@@ -265,7 +276,8 @@ def _format_of(path: str | os.PathLike[str]) -> str:
 
 def _panels(number: int) -> tuple[Any, Sequence[Any]]:
   """Makes a figure with panels in up to two columns, and returns their axes."""
-  figure = _new_figure(height=4.2 if number == 1 else 2 + number)
+  num_rows = -(-number // 2)
+  figure = _new_figure(height=4.2 if num_rows < 2 else 1 + 2.9 * num_rows)
   all_axes = np.ravel(figure.subplots(-(-number // 2), min(2, number)))
   for axes in all_axes[number:]:
     axes.remove()
