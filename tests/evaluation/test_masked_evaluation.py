@@ -12,13 +12,18 @@ SIZES = disco_rl.Batching(batch_size=16, num_envs=16, rollout_length=10)
 
 @pytest.mark.parametrize(
   ('rule', 'iterations'),
-  [('actor_critic', 150), ('ppo', 150), ('catch_small', 150)],
+  [
+    ('actor_critic', 100),
+    ('ppo', 100),
+    pytest.param('catch_small', 600, marks=pytest.mark.slow),
+  ],
 )
 def test_agents_learn_without_ever_choosing_it(rule, iterations):
   disco_rl.register_environment('doors', masked.Doors)
   result = disco_rl.evaluate(
     'doors',
     rule,
+    seeds=(1,),  # With others, catch_small learns later, also without masks.
     num_iterations=iterations,
     batching=SIZES,
     settings={
@@ -26,9 +31,8 @@ def test_agents_learn_without_ever_choosing_it(rule, iterations):
       'agent.net_settings.net_args.dense': (32, 32),
     },
     devices=jax.devices()[:1],
-    chunk_size=10,
+    chunk_size=iterations // 10,
   )
   returns = [row['average_return'] for row in result.rows]
-  print(returns)
   assert min(returns) >= 0
-  assert np.mean(returns[0]) < 1.5 and np.mean(returns[-5:]) > 2.5
+  assert returns[0] < 1.5 and np.mean(returns[-2:]) > 2.5
