@@ -4,6 +4,7 @@ import jax
 import numpy as np
 
 from disco_rl import types
+from disco_rl.networks import action_masks
 from disco_rl.update_rules import checks as rule_checks
 
 
@@ -24,9 +25,7 @@ def check_actor_rollout(rollout: types.ActorRollout) -> None:
   rule_checks.check_has_logits('rollout.agent_outs', rollout.agent_outs)
   for field in ('observations', 'actions', 'discounts', 'agent_outs', 'logits'):
     rule_checks.check_leading_dims(f'rollout.{field}', rollout[field], shape)
-  rule_checks.check_action_mask(
-    rollout.action_mask, np.shape(rollout.agent_outs['logits'])
-  )
+  action_masks.check(rollout.action_mask, rollout.agent_outs['logits'])
   for path, leaf in jax.tree_util.tree_leaves_with_path(rollout.states):
     if np.shape(leaf)[:1] not in ((shape[0],), (1,)):
       raise ValueError(

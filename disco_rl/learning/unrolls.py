@@ -87,7 +87,8 @@ class Unrolls:
     self.has_stages = self._embed is not None
     # Only the names are needed; they do not depend on the number of actions.
     one_action = types.ActionSpec((), jnp.int32, 0, 0)
-    self._model_outputs = frozenset(update_rule.model_output_spec(one_action))
+    # In their order: that of a set, and of the program, would be random.
+    self._model_outputs = tuple(update_rule.model_output_spec(one_action))
 
   def for_loss(
     self,

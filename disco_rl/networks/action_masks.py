@@ -14,10 +14,28 @@ from typing import Any
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from disco_rl import types
 
 ILLEGAL_LOGIT = -1e9
+
+
+def check(mask: Any, logits: types.Array) -> None:
+  """Raises a `ValueError` for the mask of a rollout that cannot be used.
+
+  Args:
+    mask: the mask, or None.
+    logits: [T+1, B, A], those of the policy that acted, or of the agent.
+  """
+  if mask is None:
+    return
+  dtype = getattr(mask, 'dtype', type(mask).__name__)
+  if np.shape(mask) != np.shape(logits) or dtype != np.bool_:
+    raise ValueError(
+      'rollout.action_mask must be None or booleans of the shape of the '
+      f'logits, {np.shape(logits)}; got {dtype} of the shape {np.shape(mask)}'
+    )
 
 
 def mask_logits(logits: types.Array, mask: types.Array | None) -> Any:
@@ -106,11 +124,12 @@ def mask_inputs(rollout: types.UpdateRuleInputs) -> types.UpdateRuleInputs:
   """
   if rollout.action_mask is None:
     return rollout
-  masked = {
-    name: mask_outputs(rollout[name], rollout.action_mask)
-    for name in ('agent_out', 'behaviour_agent_out')
-    if 'logits' in (rollout[name] or {})
-  }
+  masked = {}
+  for name in ('agent_out', 'behaviour_agent_out'):
+    outs = rollout[name] or {}
+    if 'logits' in outs:  # Rules say what is missing.
+      check(rollout.action_mask, outs['logits'])
+      masked[name] = mask_outputs(outs, rollout.action_mask)
   return rollout.replace(**masked)
 
 

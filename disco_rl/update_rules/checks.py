@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from disco_rl import types
+from disco_rl.networks import action_masks
 
 
 def check_update_rule_inputs(rollout: types.UpdateRuleInputs) -> None:
@@ -27,24 +28,7 @@ def check_update_rule_inputs(rollout: types.UpdateRuleInputs) -> None:
     check_leading_dims(f'rollout.{field}', rollout[field], longer)
   if rollout.action_mask is not None:
     outs: Any = rollout.agent_out or rollout.behaviour_agent_out or {}
-    check_action_mask(rollout.action_mask, np.shape(outs.get('logits')))
-
-
-def check_action_mask(mask: Any, shape: tuple[int, ...]) -> None:
-  """Raises a `ValueError` for masks that do not go with the policy.
-
-  Args:
-    mask: the mask of a trajectory, or None.
-    shape: shape of the policy's logits, (T+1, B, A).
-  """
-  if mask is None:
-    return
-  dtype = getattr(mask, 'dtype', type(mask).__name__)
-  if np.shape(mask) != shape or dtype != np.bool_:
-    raise ValueError(
-      'rollout.action_mask must be None or booleans of the shape of the '
-      f'logits, {shape}; got {dtype} of the shape {np.shape(mask)}'
-    )
+    action_masks.check(rollout.action_mask, outs.get('logits'))
 
 
 def check_has_logits(name: str, outs: types.AgentOuts | None) -> None:

@@ -55,7 +55,7 @@ def test_masks_of_gymnasium_are_read_only_if_asked_for():
 @pytest.mark.parametrize(
   ('mask_of', 'message'),
   [
-    ('nothing', "has no info['action_mask'], which the setting action_mask"),
+    ('nothing', r"has no info\['action_mask'\], which the setting action_mask"),
     ('fewer', 'has the action mask .*; 4 booleans, or numbers 0 and 1, are'),
     ('fractions', 'has the action mask .*; 4 booleans, or numbers 0 and 1,'),
     ('none_legal', r'without a legal action in stream 0 \(step 2\); at least'),
@@ -63,10 +63,10 @@ def test_masks_of_gymnasium_are_read_only_if_asked_for():
 )
 def test_wrong_masks_of_gymnasium(mask_of, message):
   with pytest.raises(foreign.InvalidEnvironmentError, match=message) as raised:
-    env = registry.get_environment(
-      GYM, 2, action_mask=True, kwargs=dict(mask_of=mask_of)
+    make = registry.environment_fn(
+      GYM, action_mask=True, kwargs=dict(mask_of=mask_of)
     )
-    environments.play(env, 4)
+    environments.play(make(2, 0), 4)
   assert '\n' not in str(raised.value)
 
 

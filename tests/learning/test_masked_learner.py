@@ -12,6 +12,7 @@ import pytest
 
 import disco_rl
 from disco_rl import types
+from disco_rl.learning import rule_inputs
 from disco_rl.learning import unrolls
 from disco_rl.networks import action_masks
 from disco_rl.networks import blocks
@@ -303,8 +304,12 @@ def test_masks_of_another_shape_are_refused():
     rollout.action_mask[..., :-1],
     jnp.asarray(rollout.action_mask, jnp.float32),
   ):
+    own = rollout.replace(action_mask=bad)
     with pytest.raises(ValueError, match='action_mask must be None or bool'):
-      _jitted(an_agent)(eta, learner, rollout.replace(action_mask=bad))
+      _jitted(an_agent)(eta, learner, own)
+    inputs = rule_inputs.inputs_from_rollout(own, own.agent_outs)
+    with pytest.raises(ValueError, match='action_mask must be None or bool'):
+      action_masks.mask_inputs(inputs)
 
 
 # ------------------------------------------------------------- with NumPy alone
