@@ -76,9 +76,11 @@ def _generate_some(
 ) -> tuple[Levels, list[list[int]]]:
   """Makes `num` levels, and returns those in which every box was moved."""
   walls = _carve(num, size, rng)
-  enough = (~walls).sum((1, 2)) > num_boxes + 1
-  walls = walls[enough]
+  walls = walls[(~walls).sum((1, 2)) > num_boxes + 1]
   num = len(walls)
+  if not num:
+    no_board = np.zeros((0, size, size), bool)
+    return Levels(*[no_board] * 3, np.zeros((0, 2), np.int32)), []
   # Random floor cells, different ones: targets, and then the player.
   order = np.where(walls, 2.0, rng.random(walls.shape)).reshape(num, -1)
   cells = np.argsort(order, axis=1)[:, : num_boxes + 1]

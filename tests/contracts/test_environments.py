@@ -22,9 +22,12 @@ FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 
 
 # Processes take long to start; tests/environments/test_workers.py has more.
+_SLOW = ('gym_workers', *environments.SLOW)
+
+
 @pytest.fixture(
   params=[
-    pytest.param(name, marks=[pytest.mark.slow] * (name == 'gym_workers'))
+    pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW))
     for name in sorted(environments.ENVIRONMENTS)
   ]
 )
@@ -70,7 +73,13 @@ def test_batch_of_zero_is_refused(make_env):
     make_env(0)
 
 
-@pytest.mark.parametrize('name', environments.JITTABLE)
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW))
+    for name in environments.JITTABLE
+  ],
+)
 def test_jittable_under_jit_vmap_scan_and_leaks(name):
   env = environments.ENVIRONMENTS[name](2)
 
