@@ -9,9 +9,9 @@ has a row of characters per line, which are `#` (wall), `@` (player), `$` (box),
 `.` (target), `*` (box on a target), `+` (player on a target) and a space.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,8 +63,8 @@ def generate(
     found.append(levels)
     solutions += solved_by
     if len(solutions) >= num_levels:
-      joined = Levels(*map(np.concatenate, zip(*found, strict=True)))
-      return Levels(*(x[:num_levels] for x in joined)), solutions[:num_levels]
+      joined = _join(np.concatenate, found)
+      return _take(joined, slice(num_levels)), solutions[:num_levels]
   raise ValueError(
     f'no levels with {num_boxes} boxes were found on a board of {size} x '
     f'{size}: choose fewer boxes or a larger board'
@@ -79,8 +79,7 @@ def _generate_some(
   walls = walls[(~walls).sum((1, 2)) > num_boxes + 1]
   num = len(walls)
   if not num:
-    no_board = np.zeros((0, size, size), bool)
-    return Levels(*[no_board] * 3, np.zeros((0, 2), np.int32)), []
+    return Levels(walls, walls, walls, np.zeros((0, 2), np.int32)), []
   # Random floor cells, different ones: targets, and then the player.
   order = np.where(walls, 2.0, rng.random(walls.shape)).reshape(num, -1)
   cells = np.argsort(order, axis=1)[:, : num_boxes + 1]
@@ -115,7 +114,17 @@ def _generate_some(
     taken = path[: length[i], i]
     solutions.append(OPPOSITE[taken[taken >= 0]][::-1].tolist())
   levels = Levels(walls, targets, best_boxes, best_player.astype(np.int32))
-  return Levels(*(x[kept] for x in levels)), solutions
+  return _take(levels, kept), solutions
+
+
+def _take(levels: Levels, index: Any) -> Levels:
+  """Selects some levels."""
+  return Levels(*(x[index] for x in levels))
+
+
+def _join(join: Callable[..., np.ndarray], levels: Sequence[Levels]) -> Levels:
+  """Joins levels array by array."""
+  return Levels(*(join(arrays) for arrays in zip(*levels, strict=True)))
 
 
 def _carve(num: int, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -172,7 +181,7 @@ def read(folder: str, size: int, num_levels: int) -> Levels:
       for level in _read_file(file, size):
         levels.append(level)
         if len(levels) == num_levels:
-          return Levels(*map(np.stack, zip(*levels, strict=True)))
+          return _join(np.stack, levels)
     except OSError as error:
       raise ValueError(f'cannot read {file}: {error.strerror}') from None
   if not levels:
@@ -180,7 +189,7 @@ def read(folder: str, size: int, num_levels: int) -> Levels:
       f'no levels in {folder}: it must be a folder with files *.txt, in which '
       'a line like "; 0" begins each level'
     )
-  return Levels(*map(np.stack, zip(*levels, strict=True)))
+  return _join(np.stack, levels)
 
 
 def _read_file(file: pathlib.Path, size: int) -> Iterator[Levels]:

@@ -1,5 +1,7 @@
 """Environments in JAX of other packages, against the packages themselves."""
 
+import gc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -166,6 +168,11 @@ def _fields_of(env):
   return getattr(observation, '_fields', None) or list(vars(observation))
 
 
+# The package opens images that it does not close.
+@pytest.mark.filterwarnings(
+  'ignore::ResourceWarning',
+  'ignore::pytest.PytestUnraisableExceptionWarning',
+)
 def test_jumanji_with_another_generator():
   pytest.importorskip('jumanji')
   module = 'jumanji.environments.routing.sokoban.generator'
@@ -178,6 +185,8 @@ def test_jumanji_with_another_generator():
   trace = environments.play(env, 12)
   assert trace.observation['grid'].shape == (13, 2, 10, 10, 2)
   assert (trace.step_type[:, 0] == environments.LAST).sum() == 2
+  del env
+  gc.collect()
   with pytest.raises(ValueError, match=r'no function .*:Nothing was found'):
     registry.get_environment(
       'jumanji:Sokoban-v0', 2, generator=f'{module}:Nothing'
