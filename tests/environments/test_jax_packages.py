@@ -133,6 +133,31 @@ def test_craftax_resets_as_the_package_does():
       assert (ours.step_type[t + 1, b] == environments.LAST) == is_last
 
 
+def test_gymnax_is_that_of_the_package():
+  gymnax = pytest.importorskip('gymnax')
+  name = 'SpaceInvaders-MinAtar'
+  theirs, params = gymnax.make(name)
+  params = params.replace(max_steps_in_episode=6)
+  actions = _random(4)
+  env = registry.get_environment(
+    f'gymnax:{name}', 2, params=dict(max_steps_in_episode=6)
+  )
+  ours = environments.play(env, len(actions), KEY, actions)
+  for b, rng in enumerate(jax.random.split(KEY, 2)):
+    rng, reset_rng = jax.random.split(rng)
+    _, state = theirs.reset(reset_rng, params)
+    for t, action in enumerate(actions[:, b]):
+      rng, step_rng = jax.random.split(rng)
+      observation, state, reward, terminated, truncated, _ = theirs.step(
+        step_rng, state, action, params
+      )
+      np.testing.assert_array_equal(ours.observation[t + 1, b], observation)
+      assert ours.reward[t + 1, b] == reward
+      is_last = bool(terminated | truncated)
+      assert (ours.step_type[t + 1, b] == environments.LAST) == is_last
+  assert (ours.step_type == environments.LAST).sum() >= 6
+
+
 @pytest.mark.parametrize(
   ('name', 'parts'),
   [('Snake-v1', None), ('Tetris-v0', (4, 10)), ('SlidingTilePuzzle-v0', None)],
