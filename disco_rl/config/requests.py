@@ -10,6 +10,8 @@ from disco_rl import fields
 from disco_rl import schema
 from disco_rl.config import arguments
 from disco_rl.environments import factories
+from disco_rl.environments import names
+from disco_rl.environments import registry
 from disco_rl.rule_zoo import store
 
 _LONGEST = 100  # Characters of a user's words in a message.
@@ -143,6 +145,7 @@ def prepare(
   if completed['env'] is not None or not is_list:
     fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
+  _make_canonical(completed)
   check_said_once({}, [(path_of(x), f'--set {x}') for x in completed['set']])
   factories.import_modules(completed['use'])
   store.check_variables()  # Also if the run needs no rule file.
@@ -157,6 +160,24 @@ def prepare(
     settings.pop('steps', None)
     completed['settings'] = settings
   return completed
+
+
+def _make_canonical(request: dict[str, Any]) -> None:
+  """Converts `family/name` to `family:name` in a checked request, in place."""
+  for entry in ('env', 'eval_env'):
+    value = request.get(entry)
+    if isinstance(value, list | tuple):
+      request[entry] = [registry.canonical(name) for name in value]
+    elif value is not None:
+      request[entry] = registry.canonical(value)
+  convert = lambda path: names.canonical_path(path, registry.FAMILIES)
+  request['set'] = [
+    convert(path.strip()) + separator + value
+    for path, separator, value in (x.partition('=') for x in request['set'])
+  ]
+  request['settings'] = {
+    convert(path): value for path, value in (request['settings'] or {}).items()
+  }
 
 
 def _check_jax() -> None:

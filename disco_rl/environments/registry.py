@@ -1,7 +1,8 @@
 """Builds environments by name.
 
 A name is a key of `ENVIRONMENTS`, or consists of a family and a name in that
-family. Custom environments are registered by name:
+family; `family/name` is the same as `family:name`. Custom environments are
+registered by name:
 
 ```python
 registry.get_environment('gym:CartPole-v1', batch_size=8)
@@ -13,19 +14,21 @@ disco_rl.evaluate('maze', rule)
 from collections.abc import Callable, Mapping
 import dataclasses
 import importlib
-import importlib.util
 import re
 from typing import Any
 
 from ml_collections import config_dict
 
 from disco_rl import fields
-from disco_rl import installation
 from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import catch
+from disco_rl.environments import env_settings
 from disco_rl.environments import foreign
 from disco_rl.environments import jittable_envs
+from disco_rl.environments import names
+from disco_rl.environments import packages
+from disco_rl.environments import sokoban
 from disco_rl.environments.wrappers import batched_jittable_env
 from disco_rl.environments.wrappers import guarded_env
 
@@ -40,12 +43,14 @@ class Entry:
     get_fields: returns the types and ranges of settings, by name; all others
       have the type of their default.
     is_on_host: whether it runs outside of JAX; False if that is not known.
+    network: the network that is suggested for it; None if there is none.
   """
 
   build: Callable[[int, Any], base.Environment]
   get_config: Callable[[], config_dict.ConfigDict]
   get_fields: Callable[[], Mapping[str, fields.Field]] = dict
   is_on_host: bool = False
+  network: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,9 @@ class Family:
     networks: suffix of a name to the network that is suggested for it, see
       `config/networks.py`.
     is_on_host: whether its environments run outside of JAX.
+    minimum: the oldest version of the package that works; None for any.
+    jax_below: see `packages.Package`.
+    needs: see `packages.Package`.
   """
 
   module: str
@@ -70,6 +78,9 @@ class Family:
   extra: str | None = None
   networks: Mapping[str, str] = dataclasses.field(default_factory=dict)
   is_on_host: bool = True
+  minimum: str | None = None
+  jax_below: str | None = None
+  needs: tuple[str, ...] = ()
 
 
 ENVIRONMENTS: dict[str, Entry] = {
@@ -81,37 +92,68 @@ ENVIRONMENTS: dict[str, Entry] = {
   'catch_numpy': Entry(
     catch.CatchEnvironment, catch.get_config, lambda: catch.FIELDS, True
   ),
+  'sokoban': Entry(
+    sokoban.SokobanEnvironment,
+    sokoban.get_config,
+    lambda: sokoban.FIELDS,
+    network='conv',
+  ),
 }
 
 _BUILT_IN = frozenset(ENVIRONMENTS)
 
 _HERE = 'disco_rl.environments.adapters'
-FAMILIES: dict[str, Family] = {
-  'gym': Family(f'{_HERE}.gymnasium_env', 'gym:<id>', 'gymnasium', 'gym'),
-  'gymnax': Family(
-    f'{_HERE}.gymnax_env',
-    'gymnax:<id>',
-    'gymnax',
-    'gymnax',
-    networks={'-MinAtar': 'conv'},
+
+
+def _in_jax(
+  name: str, minimum: str, networks: Mapping[str, str], **others: Any
+) -> Family:
+  """Makes the family of a package in JAX, whose names are all the same."""
+  return Family(
+    f'{_HERE}.{name}_env',
+    f'{name}:<id>',
+    package=name,
+    extra=name,
+    networks=networks,
     is_on_host=False,
+    minimum=minimum,
+    **others,
+  )
+
+
+FAMILIES: dict[str, Family] = {
+  'gym': Family(
+    f'{_HERE}.gymnasium_env',
+    'gym:<id>',
+    'gymnasium',
+    'gym',
+    minimum='1.2.0',
   ),
+  'gymnax': _in_jax(
+    'gymnax',
+    '1.0.1',
+    {'-MinAtar': 'conv'},
+    jax_below='0.12',
+    needs=('flax', 'gymnasium', 'matplotlib', 'seaborn'),
+  ),
+  'craftax': _in_jax('craftax', '1.6.1', {'-Pixels-v1': 'residual'}),
+  'jumanji': _in_jax(
+    'jumanji',
+    '1.1.2',
+    dict.fromkeys(('Maze-v0', 'PacMan-v1', 'Snake-v1', 'Sokoban-v0'), 'conv'),
+  ),
+  'xminigrid': _in_jax('xminigrid', '0.9.3', {'': 'conv'}),
+  'navix': _in_jax('navix', '0.7.4', {'': 'conv'}),
+  'pgx': _in_jax('pgx', '2.6', {'': 'conv'}),
   'atari': Family(
     f'{_HERE}.atari_env',
     'atari:<Game>',
     'ale_py',
     'atari',
     networks={'': 'residual'},
+    minimum='0.12.0',
   ),
   'dm': Family(f'{_HERE}.dm_env_env', 'dm:<module>:<factory>'),
-  'pgx': Family(
-    f'{_HERE}.pgx_env',
-    'pgx:<id>',
-    'pgx',
-    'pgx',
-    networks={'': 'conv'},
-    is_on_host=False,
-  ),
   'tasks': Family(
     'disco_rl.environments.tasks.named', 'tasks:<family>', is_on_host=False
   ),
@@ -143,6 +185,11 @@ def register_environment(
     ValueError: if the name cannot be registered, or `build` is not callable.
   """
   utils.check_name(name, 'environment', {*_BUILT_IN, *FAMILIES})
+  if names.canonical(name, FAMILIES) != name:
+    raise ValueError(
+      f'an environment cannot be registered as {fields.shorten(name)}, which '
+      f'means {names.canonical(name, FAMILIES)}'
+    )
   if isinstance(build, base.Environment) or not callable(build):
     raise ValueError(
       f'the environment {name!r} must be registered as a function from a batch '
@@ -204,8 +251,14 @@ def known_names() -> list[str]:
   return [*ENVIRONMENTS, *(family.usage for family in FAMILIES.values())]
 
 
+def canonical(name: Any) -> Any:
+  """Converts `family/name` to `family:name`, see `names.canonical`."""
+  return name if name in ENVIRONMENTS else names.canonical(name, FAMILIES)
+
+
 def is_on_host(name: str) -> bool:
   """Returns whether `name` is known to run outside of JAX, not a custom one."""
+  name = canonical(name)
   if name in ENVIRONMENTS:
     return ENVIRONMENTS[name].is_on_host
   family = FAMILIES.get(name.partition(':')[0])
@@ -221,6 +274,9 @@ def suggested_network(name: str) -> str | None:
   Returns:
     A name of `config/networks.py`; None if there is no suggestion.
   """
+  name = canonical(name)
+  if name in ENVIRONMENTS:
+    return ENVIRONMENTS[name].network
   prefix, _, inner_name = name.partition(':')
   if prefix not in FAMILIES:
     return None
@@ -232,12 +288,12 @@ def suggested_network(name: str) -> str | None:
 
 def default_settings(name: str) -> config_dict.ConfigDict:
   """Makes the default settings of the environment called `name`."""
-  return _make_config(name, _find(name))
+  return env_settings.make(name, _find(name).get_config)
 
 
 def settings_fields(name: str) -> Mapping[str, fields.Field]:
   """Returns the types and ranges that `name` declares of settings, by path."""
-  return _make_fields(name, _find(name))
+  return env_settings.make_fields(name, _find(name).get_fields)
 
 
 def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
@@ -253,6 +309,7 @@ def environment_fn(name: str, **settings: Any) -> EnvironmentFn:
     has no effect on environments without one, such as those in JAX, which are
     seeded by `reset`.
   """
+  name = canonical(name)
   config = default_settings(name)
 
   def make(batch_size: int, seed: int) -> base.Environment:
@@ -284,117 +341,43 @@ def get_environment(
     ValueError: if the name or a setting is unknown, or a value is invalid.
     ForeignCodeError: if the environment cannot be made.
   """
+  name = canonical(name)
   entry = _find(name)
-  config = _make_config(name, entry)
-  unknown = sorted(set(settings) - set(config))
-  if unknown:
-    raise ValueError(
-      f'unknown settings {unknown} of {name}; accepted: {sorted(config)}'
-    )
-  _change(config, settings, _make_fields(name, entry), f'{name}.')
+  config = env_settings.make(name, entry.get_config)
+  declared = env_settings.make_fields(name, entry.get_fields)
+  env_settings.change(name, config, settings, declared)
   return guarded_env.make(
     lambda: entry.build(batch_size, config), batch_size, name
   )
 
 
-def _make_config(name: str, entry: Entry) -> config_dict.ConfigDict:
-  """Makes the default settings of an entry, as a copy that may be changed."""
-  with foreign.boundary(f'cannot make the settings of {name}', ValueError):
-    config = entry.get_config()
-    fields.check_names(f'the settings of {name}', config)
-    if isinstance(config, Mapping):
-      return config_dict.ConfigDict(dict(config))
-    if isinstance(config, config_dict.ConfigDict):
-      # A copy, since a function may return the same object again.
-      return config_dict.ConfigDict(config.copy_and_resolve_references())
-  raise foreign.InvalidEnvironmentError(
-    f'the settings of {name} must be a ConfigDict or a mapping, but its '
-    f'get_config returned {type(config).__name__}'
-  )
-
-
-def _make_fields(name: str, entry: Entry) -> Mapping[str, fields.Field]:
-  with foreign.boundary(f'cannot make the settings of {name}', ValueError):
-    return entry.get_fields()
-
-
-def _change(
-  config: config_dict.ConfigDict,
-  changes: Mapping[str, Any],
-  declared: Mapping[str, fields.Field],
-  where: str,
-  above: str = '',
-) -> None:
-  """Changes settings in place, after checking them.
-
-  Args:
-    config: the settings.
-    changes: new values, nested like `config`.
-    declared: types and ranges, by path.
-    where: prefix of the settings' names in messages.
-    above: path of `config` in all settings, ending in a dot.
-  """
-  with config.unlocked(), config.ignore_type():
-    for key, value in changes.items():
-      path, old = f'{above}{key}', config.get(key)
-      if isinstance(old, config_dict.ConfigDict) and hasattr(value, 'items'):
-        _change(old, value, declared, where, f'{path}.')
-      else:
-        field = declared.get(path) or fields.like(old)
-        config[key] = fields.check(field, f'{where}{path}', value)
-
-
 def _find(name: str) -> Entry:
   """Finds the entry of a name; makes one for names of other packages."""
+  name = canonical(name)
   prefix, separator, inner_name = name.partition(':')
   if not separator or prefix not in FAMILIES:
     if name not in ENVIRONMENTS:
-      raise ValueError(_unknown(name))
+      raise ValueError(names.unknown(name, FAMILIES, known_names()))
     return ENVIRONMENTS[name]
   family = FAMILIES[prefix]
   if not inner_name:
     raise ValueError(
       f'{name!r} lacks the name of an environment: write {family.usage}'
     )
-  package, extra = family.package, family.extra
-  if package and extra and importlib.util.find_spec(package) is None:
-    raise ValueError(
-      f'{name} needs the package {package}, which is not installed: '
-      f'{installation.install_hint(extra)}'
+  package = 'the package'
+  if family.package and family.extra:
+    needed = packages.Package(
+      family.package,
+      family.extra,
+      family.minimum,
+      family.jax_below,
+      family.needs,
     )
-  with foreign.boundary(f'cannot import the package of {name}'):
+    package = packages.check(name, needed)
+  with foreign.boundary(f'cannot import {package} for {name}'):
     module = importlib.import_module(family.module)
   return Entry(
     build=lambda *args: module.build(inner_name, *args),
     get_config=lambda: module.get_config(inner_name),
     get_fields=lambda: module.get_fields(inner_name),
-  )
-
-
-# Patterns of names as other packages write them, to their family.
-_LOOKS = {
-  r'.+-(MinAtar|bsuite|misc)': 'gymnax',
-  r'ALE/(?P<game>\w+)-v\d+': 'atari',
-  r'(?P<game>\w+)NoFrameskip-v\d+': 'atari',
-  r'([\w.]+/)?[\w.-]+-v\d+': 'gym',
-}
-
-
-def _unknown(name: str) -> str:
-  """Makes the error message for an unknown name."""
-  prefix, separator, inner_name = name.partition(':')
-  if separator:
-    nearest = utils.did_you_mean(prefix, FAMILIES)
-    suggestion = nearest.replace('?', f':{inner_name}?')
-  else:
-    suggestion = utils.did_you_mean(name, known_names())
-  for pattern, family in _LOOKS.items():
-    match = re.fullmatch(pattern, name)
-    if match:
-      inner_name = match.groupdict().get('game') or name
-      suggestion = f' (did you mean {family}:{inner_name}?)'
-      break
-  return (
-    f'unknown environment {fields.shorten(name)}{suggestion}; known: '
-    f'{", ".join(sorted(known_names()))}'
   )

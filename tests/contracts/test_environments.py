@@ -22,10 +22,14 @@ FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
 
 
 # Processes take long to start; tests/environments/test_workers.py has more.
+_SLOW = ('gym_workers', *environments.SLOW)
+
+
 @pytest.fixture(
-  params=environments.params(
-    sorted(environments.ENVIRONMENTS), gym_workers=[pytest.mark.slow]
-  )
+  params=[
+    pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW))
+    for name in sorted(environments.ENVIRONMENTS)
+  ]
 )
 def make_env(request):
   made = []
@@ -75,7 +79,13 @@ def test_batch_of_zero_is_refused(make_env):
     make_env(0)
 
 
-@pytest.mark.parametrize('name', environments.params(environments.JITTABLE))
+@pytest.mark.parametrize(
+  'name',
+  [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW))
+    for name in environments.JITTABLE
+  ],
+)
 def test_jittable_under_jit_vmap_scan_and_leaks(name):
   env = environments.ENVIRONMENTS[name](2)
 

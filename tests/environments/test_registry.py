@@ -35,8 +35,10 @@ def test_unknown_environments_and_settings_are_refused():
 def test_missing_packages_are_named_with_their_extra(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   for family in ('gym', 'gymnax', 'atari'):
-    with pytest.raises(ValueError, match=rf"install -e '.*\[{family}\]'"):
+    with pytest.raises(ValueError, match='is not installed') as caught:
       registry.default_settings(f'{family}:Anything')
+    extra, name = f'[{family}]', f"'{family}>="
+    assert extra in str(caught.value) or name in str(caught.value)
 
 
 @pytest.mark.parametrize(

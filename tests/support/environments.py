@@ -12,6 +12,7 @@ import pytest
 from disco_rl.environments import base
 from disco_rl.environments import registry
 from disco_rl.environments.wrappers import batched_env
+from disco_rl.environments.wrappers import vmapped_env
 from disco_rl.networks import action_masks
 from tests.support import masked
 from tests.support import scripted
@@ -25,7 +26,20 @@ def make_scripted(batch: int, **kwargs) -> base.Environment:
 
 
 def named(name: str, **settings):
-  return functools.partial(registry.get_environment, name, **settings)
+  """Makes a named environment; skips the test if its package is missing."""
+
+  def make(batch_size):
+    skip_without(name.partition(':')[0])
+    return registry.get_environment(name, batch_size, **settings)
+
+  return make
+
+
+def skip_without(family: str) -> None:
+  """Skips a test if the package of a family is not installed."""
+  package = family in registry.FAMILIES and registry.FAMILIES[family].package
+  if package and importlib.util.find_spec(package) is None:
+    pytest.skip(f'{family} needs the package {package}, an extra')
 
 
 # Settings with which episodes are short.
@@ -40,6 +54,14 @@ ENVIRONMENTS = {
   'gymnax': named(
     'gymnax:Breakout-MinAtar', params=dict(max_steps_in_episode=7)
   ),
+  'craftax': named(
+    'craftax:Craftax-Classic-Symbolic-v1', params=dict(max_timesteps=7)
+  ),
+  'jumanji': named('jumanji:Snake-v1', kwargs=dict(time_limit=7)),
+  'jumanji_joint': named('jumanji:Tetris-v0', kwargs=dict(time_limit=7)),
+  'xminigrid': named('xminigrid:MiniGrid-Empty-5x5', max_steps=7),
+  'navix': named('navix:Navix-Empty-5x5-v0', max_steps=7),
+  'sokoban': named('sokoban', size=6, boxes=1, num_levels=8, time_limit=7),
   'atari': named('atari:Pong', max_frames=40),
   'tasks': named('tasks:all', families=('catch', 'memory')),
   'doors': lambda batch: masked.environment(batch),
@@ -48,29 +70,17 @@ ENVIRONMENTS = {
   'pgx': named('pgx:2048', max_steps=7),
   'pgx_minatar': named('pgx:minatar-breakout', max_steps=7),
 }
-# Those of packages that the tests do not need, and their packages.
-OPTIONAL = {'pgx': 'pgx', 'pgx_minatar': 'pgx'}
-
-JITTABLE = ('catch', 'gymnax', 'tasks', 'doors', 'pgx')
+# They are compiled for half a minute.
+SLOW = ('craftax',)
+JITTABLE = (
+  *('catch', 'craftax', 'gymnax', 'jumanji', 'jumanji_joint', 'navix'),
+  *('doors', 'pgx', 'sokoban', 'tasks', 'xminigrid'),
+)
 LAST = int(dm_env.StepType.LAST)
 
 
-def params(names, **marks):
-  """Makes parameters of tests, skipped where a package is missing."""
-  return [
-    pytest.param(name, marks=[*marks.get(name, ()), *_skipping(name)])
-    for name in names
-  ]
-
-
-def _skipping(name):
-  package = OPTIONAL.get(name)
-  if package is None or importlib.util.find_spec(package):
-    return []
-  return [pytest.mark.skip(reason=f'needs the package {package}')]
-
-
 def play(env, num_steps, rng=None, actions=None):
+  """Plays random actions, or [T, B] given ones; returns [T+1, B, ...]."""
   rng = jax.random.PRNGKey(0) if rng is None else rng
   random_actions = actions is None
   if random_actions:
@@ -78,12 +88,16 @@ def play(env, num_steps, rng=None, actions=None):
     actions = np.random.RandomState(0).randint(
       num_actions, size=(num_steps, env.batch_size)
     )
-  states, timestep = env.reset(rng)
+  reset, step = env.reset, env.step
+  if type(env) is vmapped_env.VmappedEnvironment:
+    # Packages of environments with many operations, slow one by one.
+    reset, step = jax.jit(reset), jax.jit(step)
+  states, timestep = reset(rng)
   timesteps = [timestep]
   for t in range(num_steps):
     action = actions[t]
     if random_actions and timestep.action_mask is not None:
       action = action_masks.sample(jax.random.PRNGKey(t), timestep.action_mask)
-    states, timestep = env.step(states, jnp.asarray(action, jnp.int32))
+    states, timestep = step(states, jnp.asarray(action, jnp.int32))
     timesteps.append(timestep)
   return jax.tree.map(lambda *xs: np.stack(xs), *timesteps)
