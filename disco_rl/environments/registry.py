@@ -107,6 +107,35 @@ FAMILIES: dict[str, Family] = {
   'tasks': Family(
     'disco_rl.environments.tasks.named', 'tasks:<family>', is_on_host=False
   ),
+  'procgen': Family(
+    f'{_HERE}.procgen_env',
+    'procgen:<game>',
+    'envpool',
+    'procgen',
+    networks={'': 'residual'},
+  ),
+  'crafter': Family(
+    f'{_HERE}.crafter_env',
+    'crafter:reward',
+    'crafter',
+    'crafter',
+    networks={'': 'residual'},
+  ),
+  'nethack': Family(
+    f'{_HERE}.nethack_env',
+    'nethack:<Task>',
+    'nle',
+    'nethack',
+    networks={'': 'glyphs'},
+  ),
+}
+
+# Families of the published evaluations that no package on the index has.
+_NOT_INSTALLABLE = {
+  'dmlab': (
+    'the engine of DeepMind Lab is not on the package index; if you have built '
+    'it, name a function that makes its dm_env: dm:my_module:make_env'
+  ),
 }
 
 
@@ -348,6 +377,8 @@ def _find(name: str) -> Entry:
   """Finds the entry of a name; makes one for names of other packages."""
   prefix, separator, inner_name = name.partition(':')
   if not separator or prefix not in FAMILIES:
+    if separator and prefix in _NOT_INSTALLABLE:
+      raise ValueError(f'cannot make {name}: {_NOT_INSTALLABLE[prefix]}')
     if name not in ENVIRONMENTS:
       raise ValueError(_unknown(name))
     return ENVIRONMENTS[name]
@@ -376,6 +407,7 @@ _LOOKS = {
   r'.+-(MinAtar|bsuite|misc)': 'gymnax',
   r'ALE/(?P<game>\w+)-v\d+': 'atari',
   r'(?P<game>\w+)NoFrameskip-v\d+': 'atari',
+  r'NetHack(?P<game>\w+)-v\d+': 'nethack',
   r'([\w.]+/)?[\w.-]+-v\d+': 'gym',
 }
 
