@@ -26,6 +26,7 @@ _COMMANDS = {
   ),
   'compare': ('compare_command', 'draw several runs in one picture'),
   'rules': ('rules_command', 'list the known rules'),
+  'envs': ('envs_command', 'list the environments'),
 }
 
 # Commands that compile large programs.

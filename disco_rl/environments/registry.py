@@ -62,6 +62,8 @@ class Family:
     networks: suffix of a name to the network that is suggested for it, see
       `config/networks.py`.
     is_on_host: whether its environments run outside of JAX.
+    observation: observations of all its environments by default, for lists.
+    actions: number of their actions, for lists.
   """
 
   module: str
@@ -70,6 +72,8 @@ class Family:
   extra: str | None = None
   networks: Mapping[str, str] = dataclasses.field(default_factory=dict)
   is_on_host: bool = True
+  observation: str = ''
+  actions: str = ''
 
 
 ENVIRONMENTS: dict[str, Entry] = {
@@ -102,6 +106,8 @@ FAMILIES: dict[str, Family] = {
     'ale_py',
     'atari',
     networks={'': 'residual'},
+    observation='84x84x4 u8',
+    actions='3-18',
   ),
   'dm': Family(f'{_HERE}.dm_env_env', 'dm:<module>:<factory>'),
   'tasks': Family(
@@ -113,6 +119,8 @@ FAMILIES: dict[str, Family] = {
     'envpool',
     'procgen',
     networks={'': 'residual'},
+    observation='64x64x3 u8',
+    actions='15',
   ),
   'crafter': Family(
     f'{_HERE}.crafter_env',
@@ -120,6 +128,8 @@ FAMILIES: dict[str, Family] = {
     'crafter',
     'crafter',
     networks={'': 'residual'},
+    observation='64x64x3 u8',
+    actions='17',
   ),
   'nethack': Family(
     f'{_HERE}.nethack_env',
@@ -127,6 +137,8 @@ FAMILIES: dict[str, Family] = {
     'nle',
     'nethack',
     networks={'': 'glyphs'},
+    observation='27 i32, 21x79 i16, 256 u8',
+    actions='23-121',
   ),
 }
 

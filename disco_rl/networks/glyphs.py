@@ -27,7 +27,7 @@ class GlyphTorso(hk.Module):
     channels: Sequence[int] = (32, 32),
     kernel: int = 3,
     num_symbols: int = 5977,
-    embedding_size: int = 16,
+    symbol_size: int = 16,
     name: str = 'torso',
   ):
     """Initialises the torso.
@@ -38,7 +38,7 @@ class GlyphTorso(hk.Module):
         halved.
       kernel: width of the convolutions, an odd number.
       num_symbols: number of symbols; by default those of NetHack.
-      embedding_size: size of the embedding of a symbol.
+      symbol_size: size of the embedding of a symbol.
       name: Haiku name.
     """
     super().__init__(name=name)
@@ -46,7 +46,7 @@ class GlyphTorso(hk.Module):
     self._channels = tuple(channels)
     self._kernel = kernel
     self._num_symbols = num_symbols
-    self._embedding_size = embedding_size
+    self._symbol_size = symbol_size
 
   def __call__(self, observations: Any) -> jax.Array:
     """Computes embeddings, from a tree of [N, ...] to [N, dense[-1]]."""
@@ -69,7 +69,7 @@ class GlyphTorso(hk.Module):
     """Embeds a map [N, H, W] or [N, H, W, K] as [N, H, W, K * size]."""
     table = hk.get_parameter(
       'symbols',
-      (self._num_symbols, self._embedding_size),
+      (self._num_symbols, self._symbol_size),
       init=hk.initializers.RandomNormal(1.0),
     )
     table = observations_lib.to_float(table)

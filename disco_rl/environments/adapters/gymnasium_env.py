@@ -12,6 +12,7 @@ limit is treated like termination, as in the published code.
 import collections
 from collections.abc import Callable, Mapping, Sequence
 import functools
+import importlib.util
 from typing import Any
 
 import chex
@@ -32,6 +33,16 @@ from disco_rl.environments.wrappers import worker_env
 
 _Encode = Callable[[Any], Any]
 
+# Modules whose environments have a family of their own, or continuous actions.
+_NOT_LISTED = (
+  *('ale_py', 'nle', 'shimmy', 'gymnasium.envs.mujoco'),
+  *('gymnasium.envs.tabular', 'gymnasium.envs.phys2d'),
+)
+_CONTINUOUS = (
+  *('Pendulum', 'MountainCarContinuous', 'LunarLanderContinuous'),
+  *('BipedalWalker', 'BipedalWalkerHardcore', 'CarRacing'),
+)
+
 
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings, the same for all Gymnasium environments."""
@@ -46,6 +57,21 @@ def get_fields(name: str) -> dict[str, fields.Field]:
   """Returns the types and ranges of settings, see `get_config`."""
   del name
   return {**worker_env.FIELDS, 'frame_stack': fields.FRAME_STACK}
+
+
+def known_names() -> list[str]:
+  """Lists the registered ids, without those that other families have.
+
+  Also without those of continuous actions, and of packages that are missing.
+  """
+  return [
+    env_id
+    for env_id, spec in gymnasium.registry.items()
+    if not str(spec.entry_point).startswith(_NOT_LISTED)
+    and env_id.rpartition('-v')[0] not in _CONTINUOUS
+    and (spec.namespace or '') in ('', 'toy_text')
+    and _is_complete(str(spec.entry_point))
+  ]
 
 
 def build(
@@ -250,6 +276,12 @@ def _env_maker(
       f'{near}: {error.__cause__}'
     ) from None
   return functools.partial(gymnasium.make, env_id, **kwargs)
+
+
+def _is_complete(entry_point: str) -> bool:
+  """Returns whether the package of an environment of Gymnasium is installed."""
+  is_box2d = entry_point.startswith('gymnasium.envs.box2d')
+  return not is_box2d or importlib.util.find_spec('Box2D') is not None
 
 
 def _describe(env: gymnasium.Env) -> str:
