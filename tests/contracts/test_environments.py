@@ -29,6 +29,7 @@ FIRST, MID, LAST = (int(t) for t in dm_env.StepType)
   ]
 )
 def make_env(request):
+  environments.skip_if_missing(request.param)
   made = []
 
   def make(batch_size):

@@ -1,11 +1,13 @@
 """Small environments of every kind, and a way to play them."""
 
 import functools
+import importlib.util
 
 import dm_env
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from disco_rl.environments import base
 from disco_rl.environments import registry
@@ -24,6 +26,8 @@ def named(name: str, **settings):
   return functools.partial(registry.get_environment, name, **settings)
 
 
+PROCGEN_SEED = 0  # With which a game ends after a few steps.
+
 # Settings with which episodes are short.
 ENVIRONMENTS = {
   **{name: named(name) for name in registry.ENVIRONMENTS},
@@ -37,8 +41,30 @@ ENVIRONMENTS = {
     'gymnax:Breakout-MinAtar', params=dict(max_steps_in_episode=7)
   ),
   'atari': named('atari:Pong', max_frames=40),
+  'atari_threads': named('atari:Pong', max_frames=40, num_threads=2),
   'tasks': named('tasks:all', families=('catch', 'memory')),
+  'procgen': named('procgen:fruitbot', random_seed=PROCGEN_SEED),
+  'procgen_states': named(
+    'procgen:fruitbot', random_seed=PROCGEN_SEED, backend='procgen_gym'
+  ),
+  'crafter': named('crafter:reward', length=7, area=12, size=18),
+  'nethack': named('nethack:Score', max_episode_steps=7),
 }
+
+# The packages of environments that are tested where these are installed.
+PACKAGES = dict(
+  procgen='envpool', procgen_states='procgen_gym', crafter='crafter',
+  nethack='nle',
+)
+
+
+
+def skip_if_missing(name: str) -> None:
+  """Skips a test if the package of an environment is not installed."""
+  package = PACKAGES.get(name)
+  if package is not None and importlib.util.find_spec(package) is None:
+    pytest.skip(f'needs the package {package}')
+
 
 JITTABLE = ('catch', 'gymnax', 'tasks')
 LAST = int(dm_env.StepType.LAST)

@@ -37,6 +37,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
   return worker_env.get_config(
     frame_stack=1,
     size=64,  # Height and width of the images, in pixels.
+    area=64,  # Height and width of the world.
     length=10_000,  # Most steps of an episode.
     prepare_worlds=True,  # Whether the next world is made in advance.
   )
@@ -49,6 +50,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
     worker_env.FIELDS,
     frame_stack=fields.FRAME_STACK,
     size=fields.Field(int, low=9, limit=1024),
+    area=fields.Field(int, low=9, limit=1024),
     length=fields.Field(int, low=1, limit=10**6),
   )
 
@@ -90,6 +92,7 @@ def make_streams(
       seed=seed,
       reward=_NAMES[name],
       size=(settings['size'],) * 2,
+      area=(settings['area'],) * 2,
       length=settings['length'],
     )
     stream = replayed_stream.ReplayedStream(
