@@ -66,9 +66,7 @@ def _row(listed: listing.Listed) -> tuple[str, ...]:
 def _fitted(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
   """Cuts observations off, so that lines fit into a terminal."""
   others = [i for i in range(len(_HEADER)) if i != 1]
-  taken = sum(
-    max(len(row[i]) for row in (_HEADER, *rows)) + 2 for i in others
-  )
+  taken = sum(max(len(row[i]) for row in (_HEADER, *rows)) + 2 for i in others)
   room = max(_WIDTH - taken, len(_HEADER[1]))
 
   def cut(text: str) -> str:

@@ -93,7 +93,9 @@ def _of_family(
   if separator and not fnmatch.fnmatch(prefix, own_prefix.lower()):
     return  # Before its package is imported.
   package = family.package
-  is_installed = package is None or importlib.util.find_spec(package) is not None
+  is_installed = (
+    package is None or importlib.util.find_spec(package) is not None
+  )
   listed = Listed(
     name=family.usage,
     observation=family.observation,

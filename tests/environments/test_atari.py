@@ -61,8 +61,9 @@ def _check_restored(name, before, after, **settings):
   again.restore(snapshot)
   golden.check_trees_close(_continue(again, after), expected, 0)
   golden.check_trees_close(again.snapshot(), env.snapshot(), 0)
-  same_shapes = jax.tree.map(lambda x, y: x.shape == y.shape, snapshot,
-                             env.snapshot())
+  same_shapes = jax.tree.map(
+    lambda x, y: x.shape == y.shape, snapshot, env.snapshot()
+  )
   assert all(jax.tree.leaves(same_shapes))
   env.close()
   again.close()

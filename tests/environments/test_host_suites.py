@@ -81,9 +81,7 @@ def test_procgen_is_envpools():
     np.testing.assert_array_equal(ends, is_last)
     np.testing.assert_array_equal(trace.reward[t], reward)
     goes_on = np.flatnonzero(~is_last)
-    np.testing.assert_array_equal(
-      trace.observation[t][goes_on], image[goes_on]
-    )
+    np.testing.assert_array_equal(trace.observation[t][goes_on], image[goes_on])
     if is_last.any():
       own.reset(np.flatnonzero(is_last).astype(np.int32))
   assert (trace.step_type == environments.LAST).any()
@@ -150,16 +148,20 @@ def test_crafter_is_the_package_in_any_case(prepare):
   import crafter
 
   env = registry.get_environment(
-    'crafter:reward', 1, length=40, prepare_worlds=prepare, **CRAFTER
+    # Shorter than ten steps, after which the package's random choices depend
+    # on addresses in memory.
+    'crafter:reward',
+    1,
+    length=9,
+    prepare_worlds=prepare,
+    **CRAFTER,
   )
   actions = _actions(17, 100, 1)
   trace = environments.play(env, 100, actions=actions)
   env.close()
   seed = int(np.random.SeedSequence(0).generate_state(1)[0] >> 1)
-  own = crafter.Env(area=(16, 16), size=(18, 18), length=40, seed=seed)
-  own._episode = -1
+  own = crafter.Env(area=(16, 16), size=(18, 18), length=9, seed=seed)
   image = own.reset()
-  assert own._episode == 0
   for t, (action,) in enumerate(actions, start=1):
     np.testing.assert_array_equal(trace.observation[t - 1, 0], image)
     image, reward, is_last, _ = own.step(action)
@@ -167,7 +169,7 @@ def test_crafter_is_the_package_in_any_case(prepare):
     assert (trace.step_type[t, 0] == environments.LAST) == is_last
     if is_last:
       image = own.reset()
-  assert own._episode >= 2
+  assert own._episode == 12
 
 
 def test_crafter_without_rewards():
@@ -212,7 +214,9 @@ def test_nethack_is_the_package():
   actions = _actions(23, 400, 1)
   trace = environments.play(env, 400, actions=actions)
   env.close()
-  own = tasks.NetHackScore(render_mode='ansi', max_episode_steps=300)
+  own = tasks.NetHackScore(
+    render_mode='ansi', max_episode_steps=300, fix_moon_phase=True
+  )
   stream_seed = int(np.random.SeedSequence(0).generate_state(1)[0] >> 1)
 
   def reset(episode):

@@ -53,10 +53,11 @@ ENVIRONMENTS = {
 
 # The packages of environments that are tested where these are installed.
 PACKAGES = dict(
-  procgen='envpool', procgen_states='procgen_gym', crafter='crafter',
+  procgen='envpool',
+  procgen_states='procgen_gym',
+  crafter='crafter',
   nethack='nle',
 )
-
 
 
 def skip_if_missing(name: str) -> None:

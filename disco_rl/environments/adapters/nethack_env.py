@@ -93,7 +93,8 @@ def make_streams(
       render_mode='ansi',  # Otherwise it may print.
       observation_keys=tuple(settings['observation_keys']),
       max_episode_steps=None,  # Of Gymnasium, which would count again.
-      **settings['kwargs'],
+      # Games must not depend on the day on which they are played.
+      **{'fix_moon_phase': True, **settings['kwargs']},
     ).unwrapped
     streams.append(_stream(env, seed, settings))
   return batched_env.StreamBatch(streams)
