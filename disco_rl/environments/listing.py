@@ -20,6 +20,7 @@ import jax
 import numpy as np
 
 from disco_rl.environments import foreign
+from disco_rl.environments import host_suites
 from disco_rl.environments import registry
 
 # At most so many environments are made for their observations and actions.
@@ -96,10 +97,11 @@ def _of_family(
   is_installed = (
     package is None or importlib.util.find_spec(package) is not None
   )
+  observation, actions = host_suites.DECLARED.get(prefix, ('', ''))
   listed = Listed(
     name=family.usage,
-    observation=family.observation,
-    actions=family.actions,
+    observation=observation,
+    actions=actions,
     where='host' if family.is_on_host else 'device',
     extra=family.extra or '',
     is_installed=is_installed,

@@ -25,6 +25,7 @@ from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import catch
 from disco_rl.environments import foreign
+from disco_rl.environments import host_suites
 from disco_rl.environments import jittable_envs
 from disco_rl.environments.wrappers import batched_jittable_env
 from disco_rl.environments.wrappers import guarded_env
@@ -62,8 +63,6 @@ class Family:
     networks: suffix of a name to the network that is suggested for it, see
       `config/networks.py`.
     is_on_host: whether its environments run outside of JAX.
-    observation: observations of all its environments by default, for lists.
-    actions: number of their actions, for lists.
   """
 
   module: str
@@ -72,8 +71,6 @@ class Family:
   extra: str | None = None
   networks: Mapping[str, str] = dataclasses.field(default_factory=dict)
   is_on_host: bool = True
-  observation: str = ''
-  actions: str = ''
 
 
 ENVIRONMENTS: dict[str, Entry] = {
@@ -106,48 +103,12 @@ FAMILIES: dict[str, Family] = {
     'ale_py',
     'atari',
     networks={'': 'residual'},
-    observation='84x84x4 u8',
-    actions='3-18',
   ),
   'dm': Family(f'{_HERE}.dm_env_env', 'dm:<module>:<factory>'),
   'tasks': Family(
     'disco_rl.environments.tasks.named', 'tasks:<family>', is_on_host=False
   ),
-  'procgen': Family(
-    f'{_HERE}.procgen_env',
-    'procgen:<game>',
-    'envpool',
-    'procgen',
-    networks={'': 'residual'},
-    observation='64x64x3 u8',
-    actions='15',
-  ),
-  'crafter': Family(
-    f'{_HERE}.crafter_env',
-    'crafter:reward',
-    'crafter',
-    'crafter',
-    networks={'': 'residual'},
-    observation='64x64x3 u8',
-    actions='17',
-  ),
-  'nethack': Family(
-    f'{_HERE}.nethack_env',
-    'nethack:<Task>',
-    'nle',
-    'nethack',
-    networks={'': 'glyphs'},
-    observation='27 i32, 21x79 i16, 256 u8',
-    actions='23-121',
-  ),
-}
-
-# Families of the published evaluations that no package on the index has.
-_NOT_INSTALLABLE = {
-  'dmlab': (
-    'the engine of DeepMind Lab is not on the package index; if you have built '
-    'it, name a function that makes its dm_env: dm:my_module:make_env'
-  ),
+  **{prefix: Family(**x) for prefix, x in host_suites.FAMILIES.items()},
 }
 
 
@@ -389,8 +350,9 @@ def _find(name: str) -> Entry:
   """Finds the entry of a name; makes one for names of other packages."""
   prefix, separator, inner_name = name.partition(':')
   if not separator or prefix not in FAMILIES:
-    if separator and prefix in _NOT_INSTALLABLE:
-      raise ValueError(f'cannot make {name}: {_NOT_INSTALLABLE[prefix]}')
+    if separator and prefix in host_suites.NOT_INSTALLABLE:
+      reason = host_suites.NOT_INSTALLABLE[prefix]
+      raise ValueError(f'cannot make {name}: {reason}')
     if name not in ENVIRONMENTS:
       raise ValueError(_unknown(name))
     return ENVIRONMENTS[name]
@@ -419,7 +381,6 @@ _LOOKS = {
   r'.+-(MinAtar|bsuite|misc)': 'gymnax',
   r'ALE/(?P<game>\w+)-v\d+': 'atari',
   r'(?P<game>\w+)NoFrameskip-v\d+': 'atari',
-  r'NetHack(?P<game>\w+)-v\d+': 'nethack',
   r'([\w.]+/)?[\w.-]+-v\d+': 'gym',
 }
 

@@ -115,7 +115,7 @@ def test_frames_of_procgen_are_stacked_within_an_episode():
 def test_modes_of_procgen_are_those_of_the_game():
   environments.skip_if_missing('procgen')
   assert len(procgen_env.GAMES) == 16
-  with pytest.raises(ValueError, match='one of easy, hard, got .*memory'):
+  with pytest.raises(ValueError, match=r'one of easy, hard, got .*memory'):
     registry.get_environment('procgen:coinrun', 1, distribution_mode='memory')
   env = registry.get_environment(
     'procgen:maze', 1, distribution_mode='memory', num_levels=1

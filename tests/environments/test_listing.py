@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 
+from disco_rl.environments import host_suites
 from disco_rl.environments import listing
 from disco_rl.environments import registry
 from tests.support import environments
@@ -65,9 +66,9 @@ def test_what_families_declare_is_so(name):
   family = name.partition(':')[0]
   environments.skip_if_missing(family)
   (listed,) = (x for x in listing.list_environments(name) if x.name == name)
-  declared = registry.FAMILIES[family]
-  assert listed.observation == declared.observation and not listed.problem
-  low, _, high = declared.actions.partition('-')
+  observation, actions = host_suites.DECLARED[family]
+  assert listed.observation == observation and not listed.problem
+  low, _, high = actions.partition('-')
   assert int(low) <= int(listed.actions) <= int(high or low)
 
 

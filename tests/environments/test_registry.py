@@ -47,7 +47,6 @@ def test_missing_packages_are_named_with_their_extra(monkeypatch):
     ('CartPole-v1', 'gym:CartPole-v1'),
     ('ALE/Pong-v5', 'atari:Pong'),
     ('PongNoFrameskip-v4', 'atari:Pong'),
-    ('NetHackScore-v0', 'nethack:Score'),
     ('Breakout-MinAtar', 'gymnax:Breakout-MinAtar'),
     ('cath', 'catch'),
     ('gymn:CartPole-v1', 'gym:CartPole-v1'),

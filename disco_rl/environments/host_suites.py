@@ -1,0 +1,45 @@
+"""Families of environments on the host of the published evaluations."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# Facts of each family by its prefix, see `registry.Family`.
+FAMILIES: Mapping[str, Mapping[str, Any]] = {
+  'procgen': dict(
+    module='disco_rl.environments.adapters.procgen_env',
+    usage='procgen:<game>',
+    package='envpool',
+    extra='procgen',
+    networks={'': 'residual'},
+  ),
+  'crafter': dict(
+    module='disco_rl.environments.adapters.crafter_env',
+    usage='crafter:reward',
+    package='crafter',
+    extra='crafter',
+    networks={'': 'residual'},
+  ),
+  'nethack': dict(
+    module='disco_rl.environments.adapters.nethack_env',
+    usage='nethack:<Task>',
+    package='nle',
+    extra='nethack',
+    networks={'': 'glyphs'},
+  ),
+}
+
+# Observations and numbers of actions with the default settings, for lists.
+DECLARED: Mapping[str, tuple[str, str]] = {
+  'atari': ('84x84x4 u8', '3-18'),
+  'procgen': ('64x64x3 u8', '15'),
+  'crafter': ('64x64x3 u8', '17'),
+  'nethack': ('27 i32, 21x79 i16, 256 u8', '23-121'),
+}
+
+# Families that no package on the index has.
+NOT_INSTALLABLE: Mapping[str, str] = {
+  'dmlab': (
+    'the engine of DeepMind Lab is not on the package index; if you have built '
+    'it, name a function that makes its dm_env: dm:my_module:make_env'
+  ),
+}
