@@ -23,7 +23,7 @@ _HEADER = ('environment', 'observation', 'actions', 'where', 'extra')
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the options."""
   parser.add_argument(
-    'pattern', nargs='?', default='', metavar='PATTERN', help='which of them'
+    'pattern', nargs='?', metavar='PATTERN', help='which of them; default: all'
   )
   parser.add_argument(
     '--json', action='store_true', help='print a list in JSON'
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
   """Runs the command; returns the exit code."""
   with errors.as_usage_errors():
-    listed = listing.list_environments(arguments.pattern)
+    listed = listing.list_environments(arguments.pattern or '')
   if not listed:
     raise errors.UsageError(
       f'no environment matches {fields.shorten(arguments.pattern)}; '

@@ -37,9 +37,20 @@ DECLARED: Mapping[str, tuple[str, str]] = {
 }
 
 # Families that no package on the index has.
-NOT_INSTALLABLE: Mapping[str, str] = {
+_NOT_INSTALLABLE: Mapping[str, str] = {
   'dmlab': (
     'the engine of DeepMind Lab is not on the package index; if you have built '
     'it, name a function that makes its dm_env: dm:my_module:make_env'
   ),
 }
+
+
+def check_installable(name: str) -> None:
+  """Raises a `ValueError` for environments that no package on the index has.
+
+  Args:
+    name: of an environment that is not registered.
+  """
+  prefix, separator, _ = name.partition(':')
+  if separator and prefix in _NOT_INSTALLABLE:
+    raise ValueError(f'cannot make {name}: {_NOT_INSTALLABLE[prefix]}')

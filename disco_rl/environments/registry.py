@@ -85,7 +85,6 @@ ENVIRONMENTS: dict[str, Entry] = {
 }
 
 _BUILT_IN = frozenset(ENVIRONMENTS)
-
 _HERE = 'disco_rl.environments.adapters'
 FAMILIES: dict[str, Family] = {
   'gym': Family(f'{_HERE}.gymnasium_env', 'gym:<id>', 'gymnasium', 'gym'),
@@ -110,7 +109,6 @@ FAMILIES: dict[str, Family] = {
   ),
   **{prefix: Family(**x) for prefix, x in host_suites.FAMILIES.items()},
 }
-
 
 # Makes an environment from a batch size and a seed.
 EnvironmentFn = Callable[[int, int], base.Environment]
@@ -350,9 +348,7 @@ def _find(name: str) -> Entry:
   """Finds the entry of a name; makes one for names of other packages."""
   prefix, separator, inner_name = name.partition(':')
   if not separator or prefix not in FAMILIES:
-    if separator and prefix in host_suites.NOT_INSTALLABLE:
-      reason = host_suites.NOT_INSTALLABLE[prefix]
-      raise ValueError(f'cannot make {name}: {reason}')
+    host_suites.check_installable(name)
     if name not in ENVIRONMENTS:
       raise ValueError(_unknown(name))
     return ENVIRONMENTS[name]
@@ -376,8 +372,7 @@ def _find(name: str) -> Entry:
   )
 
 
-# Patterns of names as other packages write them, to their family.
-_LOOKS = {
+_LOOKS = {  # Patterns of names as other packages write them, to their family.
   r'.+-(MinAtar|bsuite|misc)': 'gymnax',
   r'ALE/(?P<game>\w+)-v\d+': 'atari',
   r'(?P<game>\w+)NoFrameskip-v\d+': 'atari',
