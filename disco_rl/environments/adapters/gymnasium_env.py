@@ -33,11 +33,10 @@ from disco_rl.environments.wrappers import worker_env
 
 _Encode = Callable[[Any], Any]
 
-# Modules whose environments have a family of their own, or continuous actions.
-_NOT_LISTED = (
-  *('ale_py', 'nle', 'shimmy', 'gymnasium.envs.mujoco'),
-  *('gymnasium.envs.tabular', 'gymnasium.envs.phys2d'),
-)
+# Gymnasium's own modules whose environments can be made, and packages whose
+# environments have a family of their own.
+_OWN = ('classic_control.', 'toy_text.', 'box2d.')
+_IN_FAMILIES = ('ale_py', 'nle')
 _CONTINUOUS = (
   *('Pendulum', 'MountainCarContinuous', 'LunarLanderContinuous'),
   *('BipedalWalker', 'BipedalWalkerHardcore', 'CarRacing'),
@@ -67,10 +66,8 @@ def known_names() -> list[str]:
   return [
     env_id
     for env_id, spec in gymnasium.registry.items()
-    if not str(spec.entry_point).startswith(_NOT_LISTED)
+    if _can_be_made(spec.entry_point)
     and env_id.rpartition('-v')[0] not in _CONTINUOUS
-    and (spec.namespace or '') in ('', 'toy_text')
-    and _is_complete(str(spec.entry_point))
   ]
 
 
@@ -278,10 +275,14 @@ def _env_maker(
   return functools.partial(gymnasium.make, env_id, **kwargs)
 
 
-def _is_complete(entry_point: str) -> bool:
-  """Returns whether the package of an environment of Gymnasium is installed."""
-  is_box2d = entry_point.startswith('gymnasium.envs.box2d')
-  return not is_box2d or importlib.util.find_spec('Box2D') is not None
+def _can_be_made(entry_point: Any) -> bool:
+  """Returns whether a registered class or function is listed."""
+  module = getattr(entry_point, '__module__', None) or str(entry_point)
+  if module.startswith('gymnasium.'):
+    inner = module.removeprefix('gymnasium.envs.')
+    is_missing = 'box2d' in inner and not importlib.util.find_spec('Box2D')
+    return inner.startswith(_OWN) and not is_missing
+  return not module.startswith(_IN_FAMILIES)
 
 
 def _describe(env: gymnasium.Env) -> str:
