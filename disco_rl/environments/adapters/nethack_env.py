@@ -10,12 +10,11 @@ bottom line and the message (https://arxiv.org/abs/2006.13760).
 
 from collections.abc import Sequence
 import functools
+import importlib
 from typing import Any
 
 import gymnasium
 from ml_collections import config_dict
-from nle import env as nle_env  # Registers the ids.
-from nle.env import base as nle_base
 import numpy as np
 
 from disco_rl import fields
@@ -26,8 +25,7 @@ from disco_rl.environments.wrappers import batched_env
 from disco_rl.environments.wrappers import replayed_stream
 from disco_rl.environments.wrappers import worker_env
 
-_PREFIX, _SUFFIX = 'NetHack', f'-{nle_env._version}'
-_KEYS = tuple(key for key, _ in nle_base.NLE_SPACE_ITEMS)
+_PREFIX, _SUFFIX = 'NetHack', '-v0'
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
@@ -48,7 +46,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
   return dict(
     worker_env.FIELDS,
     observation_keys=fields.Field(
-      tuple, items=fields.Field(str, choices=_KEYS)
+      tuple, items=fields.Field(str, choices=_observation_keys)
     ),
     frame_stack=fields.FRAME_STACK,
     max_episode_steps=fields.Field(int, low=1, limit=10**7),
@@ -167,8 +165,14 @@ def _narrow(observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   }
 
 
+def _observation_keys() -> list[str]:
+  base_module = importlib.import_module('nle.env.base')
+  return [key for key, _ in base_module.NLE_SPACE_ITEMS]
+
+
 def _tasks() -> dict[str, str]:
   """Returns the ids of the tasks by their short names."""
+  importlib.import_module('nle.env')  # Registers them.
   ids = [i for i in gymnasium.registry if _is_task(i)]
   return {
     i.removeprefix(_PREFIX).removesuffix(_SUFFIX) or _PREFIX: i for i in ids
