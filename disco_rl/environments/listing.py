@@ -21,6 +21,7 @@ import numpy as np
 
 from disco_rl.environments import foreign
 from disco_rl.environments import host_suites
+from disco_rl.environments import known_ids
 from disco_rl.environments import registry
 
 # At most so many environments are made for their observations and actions.
@@ -118,11 +119,14 @@ def _of_family(
 
 
 def _names(prefix: str, family: registry.Family) -> list[str]:
-  """Returns the names of a family that its adapter knows, perhaps none."""
+  """Returns the names of a family that are known, perhaps none."""
   try:
     with foreign.boundary(f'cannot list the environments of {prefix}'):
-      module = importlib.import_module(family.module)
-      known = getattr(module, 'known_names', list)()
+      if prefix in known_ids.OF_PACKAGES:
+        known = known_ids.OF_PACKAGES[prefix]()
+      else:
+        module = importlib.import_module(family.module)
+        known = getattr(module, 'known_names', list)()
   except foreign.ForeignCodeError:  # E.g. a version that does not fit.
     return []
   return [f'{prefix}:{name}' for name in known]

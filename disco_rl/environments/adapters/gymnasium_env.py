@@ -9,16 +9,13 @@ the step that ends an episode, so there are no dummy steps. Truncation by a time
 limit is treated like termination, as in the published code.
 """
 
-import collections
 from collections.abc import Callable, Mapping, Sequence
 import functools
-import importlib.util
 from typing import Any
 
 import chex
 import dm_env
 import gymnasium
-import jax
 from ml_collections import config_dict
 import numpy as np
 
@@ -29,18 +26,10 @@ from disco_rl.environments import base
 from disco_rl.environments import factories
 from disco_rl.environments import foreign
 from disco_rl.environments.wrappers import batched_env
+from disco_rl.environments.wrappers import frame_stacks
 from disco_rl.environments.wrappers import worker_env
 
 _Encode = Callable[[Any], Any]
-
-# Gymnasium's own modules whose environments can be made, and packages whose
-# environments have a family of their own.
-_OWN = ('classic_control.', 'toy_text.', 'box2d.')
-_IN_FAMILIES = ('ale_py', 'nle')
-_CONTINUOUS = (
-  *('Pendulum', 'MountainCarContinuous', 'LunarLanderContinuous'),
-  *('BipedalWalker', 'BipedalWalkerHardcore', 'CarRacing'),
-)
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
@@ -56,19 +45,6 @@ def get_fields(name: str) -> dict[str, fields.Field]:
   """Returns the types and ranges of settings, see `get_config`."""
   del name
   return {**worker_env.FIELDS, 'frame_stack': fields.FRAME_STACK}
-
-
-def known_names() -> list[str]:
-  """Lists the registered ids, without those that other families have.
-
-  Also without those of continuous actions, and of packages that are missing.
-  """
-  return [
-    env_id
-    for env_id, spec in gymnasium.registry.items()
-    if _can_be_made(spec.entry_point)
-    and env_id.rpartition('-v')[0] not in _CONTINUOUS
-  ]
 
 
 def build(
@@ -143,21 +119,12 @@ class GymStream:
     self._first_action = int(space.start)
     self._seed: int | None = seed
     self._spec, self._encode = _encoder(env.observation_space, _describe(env))
-    self._frames: collections.deque[Any] = collections.deque(maxlen=frame_stack)
+    self._frame_stack = frame_stack
+    self._stack: Any = None  # Of this episode; None before its first frame.
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of the stacked observations."""
-    num = self._frames.maxlen or 1
-    if num == 1:
-      return self._spec
-
-    def stacked(spec: types.ArraySpec) -> types.ArraySpec:
-      if len(spec.shape) in (0, 2):  # See `_stack_frames`.
-        return types.ArraySpec((*spec.shape, num), spec.dtype)
-      *outer, last = spec.shape
-      return types.ArraySpec((*outer, num * last), spec.dtype)
-
-    return jax.tree.map(stacked, self._spec)
+    return frame_stacks.stack_specs(self._spec, self._frame_stack)
 
   def single_action_spec(self) -> types.ActionSpec:
     """Returns the spec of actions 0..n-1, also if `space.start` is not 0."""
@@ -205,7 +172,7 @@ class GymStream:
     result = self._env.reset(seed=self._seed)
     observation, _ = self._unpack(result, 'reset', 'observation and info')
     self._seed = None
-    self._frames.clear()
+    self._stack = None
     return self._show(observation)
 
   def _unpack(self, result: Any, method: str, wanted: str) -> tuple[Any, ...]:
@@ -237,13 +204,12 @@ class GymStream:
 
   def _show(self, observation: Any) -> Any:
     """Encodes and stacks observations, padded with an episode's first one."""
-    frame = self._encode(observation)
-    if self._frames.maxlen == 1:
-      return frame
-    self._frames.append(frame)
-    while len(self._frames) < (self._frames.maxlen or 1):
-      self._frames.append(frame)
-    return jax.tree.map(_stack_frames, *self._frames)
+    frame, number = self._encode(observation), self._frame_stack
+    if self._stack is None:
+      self._stack = frame_stacks.first(frame, number)
+    else:
+      self._stack = frame_stacks.add(self._stack, frame, number)
+    return self._stack
 
 
 def _env_maker(
@@ -275,29 +241,12 @@ def _env_maker(
   return functools.partial(gymnasium.make, env_id, **kwargs)
 
 
-def _can_be_made(entry_point: Any) -> bool:
-  """Returns whether a registered class or function is listed."""
-  module = getattr(entry_point, '__module__', None) or str(entry_point)
-  if module.startswith('gymnasium.'):
-    inner = module.removeprefix('gymnasium.envs.')
-    is_missing = 'box2d' in inner and not importlib.util.find_spec('Box2D')
-    return inner.startswith(_OWN) and not is_missing
-  return not module.startswith(_IN_FAMILIES)
-
-
 def _describe(env: gymnasium.Env) -> str:
   # Objects of other classes than `gymnasium.Env` lack both.
   spec = getattr(env, 'spec', None)
   if isinstance(spec, gymnasium.envs.registration.EnvSpec):
     return f'gym:{spec.id}'
   return type(getattr(env, 'unwrapped', env)).__name__
-
-
-def _stack_frames(*frames: np.ndarray) -> np.ndarray:
-  """Stacks along the last axis, or a new one for scalars and 2D images."""
-  if frames[0].ndim in (0, 2):
-    return np.stack(frames, axis=-1)
-  return np.concatenate(frames, axis=-1)
 
 
 def _encoder(

@@ -46,13 +46,6 @@ def get_fields(name: str) -> dict[str, fields.Field]:
   }
 
 
-def known_names() -> list[str]:
-  """Lists the ids of environments with discrete actions."""
-  return [
-    name for name in gymnax.registered_envs if _has_discrete_actions(name)
-  ]
-
-
 def build(
   name: str, batch_size: int, settings: config_dict.ConfigDict
 ) -> base.Environment:
@@ -166,11 +159,3 @@ def _make(name: str) -> tuple[Any, Any]:
     dict.fromkeys(gymnax.registered_envs), name, 'gymnax environment'
   )
   return gymnax.make(name)
-
-
-def _has_discrete_actions(name: str) -> bool:
-  try:
-    env, params = gymnax.make(name)
-    return isinstance(env.action_space(params), spaces.Discrete)
-  except Exception:  # Some need packages that are not installed.
-    return False

@@ -83,6 +83,7 @@ def make_streams(
   env_id: str, settings: dict[str, Any], seeds: Sequence[int]
 ) -> base.Environment:
   """Makes one stream per seed, in this process; see `build`."""
+  _tasks()  # Registers the ids, in workers, too.
   streams = []
   for seed in seeds:
     env = gymnasium.make(

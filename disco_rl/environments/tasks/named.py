@@ -44,11 +44,6 @@ ALL = 'all'
 _COMMON = dict(num_actions=family_lib.MAX_ACTIONS, reward_scale=3.0)
 
 
-def known_names() -> list[str]:
-  """Lists the families, and `all`."""
-  return [ALL, *FAMILIES]
-
-
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings.
 
