@@ -84,7 +84,10 @@ def list_environments(pattern: str = '') -> list[Listed]:
 def _registered(pattern: str) -> Iterable[Listed]:
   for name, entry in registry.ENVIRONMENTS.items():
     if _matches(name, pattern):
-      yield Listed(name=name, where='host' if entry.is_on_host else '')
+      # Functions that make environments have no such attribute.
+      is_jittable = getattr(entry.build, 'is_jittable', None)
+      where = {True: 'device', False: 'host'}.get(is_jittable, '')
+      yield Listed(name=name, where='host' if entry.is_on_host else where)
 
 
 def _of_family(
@@ -92,7 +95,7 @@ def _of_family(
 ) -> Iterable[Listed]:
   """Lists the environments of a family."""
   own_prefix, separator, _ = pattern.partition(':')
-  if separator and not fnmatch.fnmatch(prefix, own_prefix.lower()):
+  if separator and not fnmatch.fnmatchcase(prefix, f'*{own_prefix.lower()}'):
     return  # Before its package is imported.
   package = family.package
   is_installed = (
