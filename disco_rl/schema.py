@@ -151,6 +151,8 @@ SCHEMA: Mapping[str, Field] = {
     int, low=1, high=99, accepts=lambda x: x % 2 == 1, words='an odd number'
   ),
   'num_blocks': Field(int, low=0, limit=16),
+  'num_symbols': Field(int, low=2, limit=10**6),
+  'symbol_size': _WIDTH,
   # Meta-training.
   'num_inner_updates': Field(int, low=1, limit=10_000),
   'rematerialize_all_but': Field(int, low=0, limit=10_000, optional=True),

@@ -28,6 +28,7 @@ _COMMANDS = {
   'play': ('play_command', 'play episodes with a trained agent, and show them'),
   'report': ('report_command', 'show runs on one page, a file of HTML'),
   'rules': ('rules_command', 'list the known rules'),
+  'envs': ('envs_command', 'list the environments'),
 }
 
 # Commands that compile large programs.

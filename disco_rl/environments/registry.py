@@ -25,6 +25,7 @@ from disco_rl.environments import base
 from disco_rl.environments import catch
 from disco_rl.environments import env_settings
 from disco_rl.environments import foreign
+from disco_rl.environments import host_suites
 from disco_rl.environments import jittable_envs
 from disco_rl.environments import names
 from disco_rl.environments import packages
@@ -101,7 +102,6 @@ ENVIRONMENTS: dict[str, Entry] = {
 }
 
 _BUILT_IN = frozenset(ENVIRONMENTS)
-
 _HERE = 'disco_rl.environments.adapters'
 
 
@@ -157,8 +157,8 @@ FAMILIES: dict[str, Family] = {
   'tasks': Family(
     'disco_rl.environments.tasks.named', 'tasks:<family>', is_on_host=False
   ),
+  **{prefix: Family(**x) for prefix, x in host_suites.FAMILIES.items()},
 }
-
 
 # Makes an environment from a batch size and a seed.
 EnvironmentFn = Callable[[int, int], base.Environment]
@@ -356,6 +356,7 @@ def _find(name: str) -> Entry:
   name = canonical(name)
   prefix, separator, inner_name = name.partition(':')
   if not separator or prefix not in FAMILIES:
+    host_suites.check_installable(name)
     if name not in ENVIRONMENTS:
       raise ValueError(names.unknown(name, FAMILIES, known_names()))
     return ENVIRONMENTS[name]

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from disco_rl import utils
 from disco_rl.networks import convolution
+from disco_rl.networks import glyphs
 from disco_rl.networks import observations as observations_lib
 
 
@@ -122,6 +123,7 @@ TORSOS: dict[str, Callable[..., Any]] = {
   'mlp': mlp_torso,
   'conv': ConvTorso,
   'residual': ResidualTorso,
+  'glyphs': glyphs.GlyphTorso,
 }
 BUILT_IN = frozenset(TORSOS)
 

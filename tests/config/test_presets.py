@@ -9,6 +9,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import presets
 from disco_rl.config import resolve
 from disco_rl.rule_zoo import rule as rule_lib
+from tests.support import environments
 
 DISCO = rule_lib.Rule('disco', 'disco', None)
 
@@ -154,3 +155,21 @@ def test_a_preset_with_a_group_of_settings():
 def test_unknown_presets_are_refused():
   with pytest.raises(ValueError, match='did you mean atari'):
     _resolve(preset='atary')
+
+
+@pytest.mark.parametrize('name', ['atari', 'procgen', 'crafter', 'nethack'])
+def test_presets_stack_frames_of_their_suite(name, caplog):
+  """Their environments have the settings of the preset."""
+  env = {
+    'atari': 'atari:Pong',
+    'procgen': 'procgen:coinrun',
+    'crafter': 'crafter:reward',
+    'nethack': 'nethack:Score',
+  }[name]
+  environments.skip_without(name)
+  resolved = _resolve(preset=name, env=env, steps=1_000_000)
+  settings = resolved.settings
+  assert settings.env.frame_stack == PUBLISHED['frame_stack'][name]
+  assert not caplog.records
+  network = settings.agent.net_settings.name
+  assert network == dict(nethack='glyphs').get(name, 'residual')

@@ -32,6 +32,7 @@ _SLOW = ('gym_workers', *environments.SLOW)
   ]
 )
 def make_env(request):
+  environments.skip_without(request.param)
   made = []
 
   def make(batch_size):

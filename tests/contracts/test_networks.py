@@ -47,6 +47,7 @@ NETWORKS = dict(
   conv=dict(name='conv', channels=(4, 3)),
   conv_lstm=dict(name='conv', core='lstm', core_kwargs=dict(size=4)),
   residual=dict(name='residual', channels=(3, 4), num_blocks=1),
+  glyphs=dict(name='glyphs', channels=(3,), num_symbols=6, symbol_size=2),
 )
 
 

@@ -11,6 +11,7 @@ from disco_rl.environments import factories
 from disco_rl.environments import layouts
 from disco_rl.environments import registry
 from disco_rl.environments.adapters import gymnasium_env
+from disco_rl.environments.wrappers import frame_stacks
 from tests.support import environments
 from tests.support import scripted
 
@@ -102,9 +103,11 @@ def test_atari_lives_and_rewards():
 
 def test_grey_frames_are_stacked_as_channels():
   frames = [np.full((4, 3), i) for i in range(2)]
-  assert gymnasium_env._stack_frames(*frames).shape == (4, 3, 2)
-  coloured = [frame[..., None] for frame in frames]
-  assert gymnasium_env._stack_frames(*coloured).shape == (4, 3, 2)
+  for new in (frames, [frame[..., None] for frame in frames]):
+    stack = frame_stacks.first(new[0], 2)
+    assert stack.shape == (4, 3, 2)
+    stack = frame_stacks.add(stack, new[1], 2)
+    assert stack[0, 0].tolist() == [0, 1]
 
 
 MODULE = """

@@ -23,6 +23,8 @@ def test_unknown_environments_and_settings_are_refused():
     'gym:': r'write gym:<id>',
     'gym:Pendulum-v1': r'gym:Pendulum-v1 has actions Box.*only discrete',
     'gymnax:Pendulum-v1': r'only discrete',
+    'atari:Joust': r'unknown Atari game',
+    'dmlab:explore': r'^cannot make dmlab:explore: .* dm:my_module:make_env$',
   }.items():
     with pytest.raises(ValueError, match=message):
       registry.get_environment(name, 2)
@@ -34,7 +36,7 @@ def test_unknown_environments_and_settings_are_refused():
 
 def test_missing_packages_are_named_with_their_extra(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
-  for family in ('gym', 'gymnax', 'atari'):
+  for family in ('gym', 'gymnax', 'atari', 'procgen', 'crafter', 'nethack'):
     with pytest.raises(ValueError, match='is not installed') as caught:
       registry.default_settings(f'{family}:Anything')
     extra, name = f'[{family}]', f"'{family}>="

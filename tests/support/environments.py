@@ -35,12 +35,17 @@ def named(name: str, **settings):
   return make
 
 
-def skip_without(family: str) -> None:
-  """Skips a test if the package of a family is not installed."""
-  package = family in registry.FAMILIES and registry.FAMILIES[family].package
+def skip_without(name: str) -> None:
+  """Skips a test if the package of a family or backend is not installed."""
+  package = _BACKENDS.get(name)
+  if name in registry.FAMILIES:
+    package = registry.FAMILIES[name].package
   if package and importlib.util.find_spec(package) is None:
-    pytest.skip(f'{family} needs the package {package}, an extra')
+    pytest.skip(f'{name} needs the package {package}, an extra')
 
+
+_BACKENDS = dict(procgen_states='procgen_gym')
+PROCGEN_SEED = 0  # With which a game ends after a few steps.
 
 # Settings with which episodes are short.
 ENVIRONMENTS = {
@@ -63,13 +68,21 @@ ENVIRONMENTS = {
   'navix': named('navix:Navix-Empty-5x5-v0', max_steps=7),
   'sokoban': named('sokoban', size=6, boxes=1, num_levels=8, time_limit=7),
   'atari': named('atari:Pong', max_frames=40),
+  'atari_threads': named('atari:Pong', max_frames=40, num_threads=2),
   'tasks': named('tasks:all', families=('catch', 'memory')),
   'doors': lambda batch: masked.environment(batch),
   'gym_masked': named('gym:tests.support.masked:GymDoors', action_mask=True),
   'dm_masked': named('dm:tests.support.masked:DmDoors'),
   'pgx': named('pgx:2048', max_steps=7),
   'pgx_minatar': named('pgx:minatar-breakout', max_steps=7),
+  'procgen': named('procgen:fruitbot', random_seed=PROCGEN_SEED),
+  'procgen_states': named(
+    'procgen:fruitbot', random_seed=PROCGEN_SEED, backend='procgen_gym'
+  ),
+  'crafter': named('crafter:reward', length=7, area=12, size=18),
+  'nethack': named('nethack:Score', max_episode_steps=7),
 }
+
 # They are compiled for half a minute.
 SLOW = ('craftax',)
 JITTABLE = (

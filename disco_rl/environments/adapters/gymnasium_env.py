@@ -10,7 +10,6 @@ limit is treated like termination, as in the published code. With the setting
 `action_mask`, legal actions are those of `info['action_mask']`.
 """
 
-import collections
 from collections.abc import Callable, Mapping, Sequence
 import functools
 import inspect
@@ -19,7 +18,6 @@ from typing import Any
 import chex
 import dm_env
 import gymnasium
-import jax
 from ml_collections import config_dict
 import numpy as np
 
@@ -31,6 +29,7 @@ from disco_rl.environments import factories
 from disco_rl.environments import foreign
 from disco_rl.environments import legal_actions
 from disco_rl.environments.wrappers import batched_env
+from disco_rl.environments.wrappers import frame_stacks
 from disco_rl.environments.wrappers import worker_env
 
 _Encode = Callable[[Any], Any]
@@ -161,21 +160,12 @@ class GymStream:
     self._seed: int | None = seed
     self._end: Any = None  # Picture of the end of the last episode.
     self._spec, self._encode = _encoder(env.observation_space, _describe(env))
-    self._frames: collections.deque[Any] = collections.deque(maxlen=frame_stack)
+    self._frame_stack = frame_stack
+    self._stack: Any = None  # Of this episode; None before its first frame.
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of the stacked observations."""
-    num = self._frames.maxlen or 1
-    if num == 1:
-      return self._spec
-
-    def stacked(spec: types.ArraySpec) -> types.ArraySpec:
-      if len(spec.shape) in (0, 2):  # See `_stack_frames`.
-        return types.ArraySpec((*spec.shape, num), spec.dtype)
-      *outer, last = spec.shape
-      return types.ArraySpec((*outer, num * last), spec.dtype)
-
-    return jax.tree.map(stacked, self._spec)
+    return frame_stacks.stack_specs(self._spec, self._frame_stack)
 
   def single_action_spec(self) -> types.ActionSpec:
     """Returns the spec of actions 0..n-1, also if `space.start` is not 0."""
@@ -236,7 +226,7 @@ class GymStream:
     observation, info = self._unpack(result, 'reset', 'observation and info')
     self._seed = None
     self._mask = self._read_mask(info)
-    self._frames.clear()
+    self._stack = None
     return self._show(observation)
 
   def _read_mask(self, info: Any) -> np.ndarray | None:
@@ -281,13 +271,12 @@ class GymStream:
 
   def _show(self, observation: Any) -> Any:
     """Encodes and stacks observations, padded with an episode's first one."""
-    frame = self._encode(observation)
-    if self._frames.maxlen == 1:
-      return frame
-    self._frames.append(frame)
-    while len(self._frames) < (self._frames.maxlen or 1):
-      self._frames.append(frame)
-    return jax.tree.map(_stack_frames, *self._frames)
+    frame, number = self._encode(observation), self._frame_stack
+    if self._stack is None:
+      self._stack = frame_stacks.first(frame, number)
+    else:
+      self._stack = frame_stacks.add(self._stack, frame, number)
+    return self._stack
 
 
 def _env_maker(
@@ -325,13 +314,6 @@ def _describe(env: gymnasium.Env) -> str:
   if isinstance(spec, gymnasium.envs.registration.EnvSpec):
     return f'gym:{spec.id}'
   return type(getattr(env, 'unwrapped', env)).__name__
-
-
-def _stack_frames(*frames: np.ndarray) -> np.ndarray:
-  """Stacks along the last axis, or a new one for scalars and 2D images."""
-  if frames[0].ndim in (0, 2):
-    return np.stack(frames, axis=-1)
-  return np.concatenate(frames, axis=-1)
 
 
 def _encoder(

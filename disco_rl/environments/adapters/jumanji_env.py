@@ -140,9 +140,9 @@ def _has_mask(env: Any) -> bool:
   _, timestep = jax.eval_shape(env.reset, jax.random.PRNGKey(0))
   observation = _as_dict(timestep.observation)
   mask = observation.get(_MASK) if isinstance(observation, dict) else None
-  return getattr(mask, 'dtype', None) == bool and mask.shape == tuple(
-    int(n) for n in np.atleast_1d(sizes)
-  )
+  if mask is None or mask.dtype != np.bool_:
+    return False
+  return mask.shape == tuple(int(n) for n in np.atleast_1d(sizes))
 
 
 def _as_dict(observation: Any) -> Any:

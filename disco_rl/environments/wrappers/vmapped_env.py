@@ -39,10 +39,10 @@ class Step(NamedTuple):
 class Stream(Protocol):
   """One stream of an environment, as pure functions of an explicit state.
 
-  Two methods are optional. `legal_actions(observation)` returns the actions that
-  are legal, [A], bool; without it, all always are. `last_observation(rng, state,
-  action)` returns that of the step that ends an episode, for streams that reset
-  themselves; it is used for pictures only.
+  Two methods are optional. `legal_actions(observation)` returns the actions
+  that are legal, [A], bool; without it, all always are. `last_observation(rng,
+  state, action)` returns that of the step that ends an episode, if the stream
+  resets itself; it is used for pictures only.
 
   Attributes:
     name: its name, for messages.

@@ -72,6 +72,7 @@ def make(
   batch_size: int,
   settings: config_dict.ConfigDict,
   name: str,
+  seeds: Sequence[int] | None = None,
 ) -> base.Environment:
   """Makes B streams, in this process or in worker processes.
 
@@ -83,6 +84,7 @@ def make(
     batch_size: B.
     settings: see `get_config`.
     name: name of the environment, for messages.
+    seeds: B seeds; None to draw them from `random_seed`.
 
   Returns:
     The environment.
@@ -101,11 +103,12 @@ def make(
       f'num_workers must be 0 or divide the {batch_size} environments of '
       f'{name}{which}, got {num_workers}'
     )
-  sequence = np.random.SeedSequence(settings.random_seed)
-  # Some environments need seeds below 2**31.
-  share = streams.own(batch_size)
-  all_seeds = sequence.generate_state(share.total)
-  seeds = [int(seed) >> 1 for seed in share.select(all_seeds)]
+  if seeds is None:
+    sequence = np.random.SeedSequence(settings.random_seed)
+    # Some environments need seeds below 2**31.
+    share = streams.own(batch_size)
+    all_seeds = sequence.generate_state(share.total)
+    seeds = [int(seed) >> 1 for seed in share.select(all_seeds)]
   if not num_workers:
     return make_streams(seeds)
   return WorkerEnvironment(make_streams, seeds, num_workers, name, timeout)
