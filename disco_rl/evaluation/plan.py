@@ -12,6 +12,8 @@ import numpy as np
 
 from disco_rl import device_choice
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import budgets
+from disco_rl.config import presets
 from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
@@ -71,7 +73,9 @@ class Plan(plan_lib.Plan):
       objects: Python objects that replace parts of the request.
     """
     self._objects = objects or Objects()
-    self.request = requests.prepare(request, resolve.EVALUATION)
+    self.request = presets.complete(
+      requests.prepare(request, resolve.EVALUATION)
+    )
     has_env_name = self._objects.env_fn is None
     if has_env_name:  # A wrong name is reported before anything is downloaded.
       registry.default_settings(self.request['env'])
@@ -95,6 +99,10 @@ class Plan(plan_lib.Plan):
       rule=self.rule.name,
       update_rule=self.rule.kind,
       rule_settings=dict(self.rule.settings),
+    )
+    sizes = batching_lib.from_settings(self.settings.batching, 'batching')
+    self.budget = budgets.describe(
+      self.request, self.settings.steps, sizes.env_steps, self.unit
     )
 
   def make_trainable(self) -> training.Training:
@@ -222,6 +230,7 @@ def plan_of_folder(
   folder: run_folder.RunFolder,
   *,
   steps: int | None = None,
+  env_steps: int | None = None,
   objects: Objects | None = None,
 ) -> Plan:
   """Makes the plan of the run in a folder.
@@ -229,6 +238,7 @@ def plan_of_folder(
   Args:
     folder: folder of the run.
     steps: new number of iterations in all; None for that of the run.
+    env_steps: the same, in environment steps of one agent.
     objects: the Python objects of the run, if it was made from any.
 
   Returns:
@@ -237,7 +247,9 @@ def plan_of_folder(
   request = config_entries.request_of_folder(
     folder, resolve.EVALUATION, objects is not None
   )
-  request = requests.prepare(request, resolve.EVALUATION, steps=steps)
+  request = requests.prepare(
+    request, resolve.EVALUATION, steps=steps, env_steps=env_steps
+  )
   return Plan(request, _rule_of_folder(folder, request['rule']), objects)
 
 
