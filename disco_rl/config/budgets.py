@@ -51,28 +51,6 @@ def apply(
     layers.apply('--env-steps', {'steps': steps})
 
 
-def describe(
-  request: Mapping[str, Any], steps: int, per_step: int, unit: str
-) -> str:
-  """Describes how environment steps were converted to steps of a run.
-
-  Args:
-    request: has `env_steps`, perhaps None.
-    steps: the number of steps of the run.
-    per_step: environment steps of one agent in each of them.
-    unit: name of a step.
-
-  Returns:
-    The words; empty if the request does not count environment steps.
-  """
-  if request['env_steps'] is None:
-    return ''
-  return (
-    f'{request["env_steps"]:,} environment steps of each agent are {steps:,} '
-    f'{unit}s of {per_step:,}'
-  )
-
-
 def end_schedule(
   layers: layers_lib.Layers, batching: batching_lib.Batching
 ) -> None:

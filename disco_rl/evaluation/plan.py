@@ -12,7 +12,6 @@ import numpy as np
 
 from disco_rl import device_choice
 from disco_rl.config import batching as batching_lib
-from disco_rl.config import budgets
 from disco_rl.config import presets
 from disco_rl.config import requests
 from disco_rl.config import resolve
@@ -99,10 +98,6 @@ class Plan(plan_lib.Plan):
       rule=self.rule.name,
       update_rule=self.rule.kind,
       rule_settings=dict(self.rule.settings),
-    )
-    sizes = batching_lib.from_settings(self.settings.batching, 'batching')
-    self.budget = budgets.describe(
-      self.request, self.settings.steps, sizes.env_steps, self.unit
     )
 
   def make_trainable(self) -> training.Training:
@@ -229,17 +224,15 @@ class Plan(plan_lib.Plan):
 def plan_of_folder(
   folder: run_folder.RunFolder,
   *,
-  steps: int | None = None,
-  env_steps: int | None = None,
   objects: Objects | None = None,
+  **budget: int | None,
 ) -> Plan:
   """Makes the plan of the run in a folder.
 
   Args:
     folder: folder of the run.
-    steps: new number of iterations in all; None for that of the run.
-    env_steps: the same, in environment steps of one agent.
     objects: the Python objects of the run, if it was made from any.
+    **budget: new `steps` or `env_steps` in all, see `requests.prepare`.
 
   Returns:
     The plan.
@@ -247,9 +240,7 @@ def plan_of_folder(
   request = config_entries.request_of_folder(
     folder, resolve.EVALUATION, objects is not None
   )
-  request = requests.prepare(
-    request, resolve.EVALUATION, steps=steps, env_steps=env_steps
-  )
+  request = requests.prepare(request, resolve.EVALUATION, **budget)
   return Plan(request, _rule_of_folder(folder, request['rule']), objects)
 
 

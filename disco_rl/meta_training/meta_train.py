@@ -83,6 +83,7 @@ def meta_train(
   | rule_lib.Rule
   | types.MetaParams = resolve.RANDOM,
   num_updates: int = arguments.Default(resolve.META_TRAINING['steps']),
+  num_env_steps: int | None = None,
   num_agents: int = arguments.Default(populations.NUM_AGENTS),
   config: config_lib.Config | None = None,
   seed: int = arguments.Default(0),
@@ -113,6 +114,8 @@ def meta_train(
     init: the initial η: `'random'`, the name, file or run folder of a rule, a
       loaded rule, or η itself.
     num_updates: number of meta-updates, 800 by default.
+    num_env_steps: the same budget in environment steps of one agent, rounded up
+      to whole meta-updates. Not together with `num_updates`.
     num_agents: number of agents in each environment; by default as many as the
       preset has, or else 2.
     config: sizes and weights. By default those of the small reference setting;
@@ -166,6 +169,8 @@ def meta_train(
     fields.check_path('out', out)
   fields.check(fields.Field(str, optional=True), 'preset', preset)
   schema.check_as('num_updates', 'steps', num_updates)
+  if num_env_steps is not None:
+    schema.check_as('num_env_steps', 'env_steps', num_env_steps)
   schema.check_as('eval_every', 'eval.every', eval_every)
   for name, group in dict(env_settings=env_settings, settings=settings).items():
     schema.check_mapping(name, group)
@@ -214,6 +219,7 @@ def meta_train(
     eval_every=eval_every,
     eval_env=[eval_envs] if isinstance(eval_envs, str) else eval_envs,
     steps=num_updates,
+    env_steps=num_env_steps,
     num_agents=num_agents if arguments.is_given(num_agents) else None,
     seed=seed,
     preset=preset,
@@ -226,6 +232,7 @@ def meta_train(
   requests.check_arguments(
     dict(
       steps=num_updates,
+      env_steps=num_env_steps,
       num_agents=num_agents,
       seed=seed,
       eval_every=eval_every,
@@ -235,6 +242,7 @@ def meta_train(
     ),
     given,
     steps='num_updates',
+    env_steps='num_env_steps',
   )
   objects = objects_lib.Objects(
     env_fns=env_fns,

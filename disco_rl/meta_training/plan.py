@@ -12,7 +12,6 @@ from disco_rl import device_choice
 from disco_rl import memory
 from disco_rl import parallel
 from disco_rl import types
-from disco_rl.config import budgets
 from disco_rl.config import populations
 from disco_rl.config import requests
 from disco_rl.config import resolve
@@ -93,12 +92,6 @@ class Plan(plan_lib.Plan):
       init=self.request['init'],
       update_rule=layers.settings.agent.update_rule_name,
       rule_settings=dict(rule.settings) if rule else {},
-    )
-    self.budget = budgets.describe(
-      self.request,
-      self.settings.steps,
-      resolve.meta_config(self.settings).env_steps,
-      self.unit,
     )
     # In the order of the request; that of the settings is alphabetical.
     first_env = self.request['env'][0]
@@ -371,17 +364,15 @@ class Plan(plan_lib.Plan):
 def plan_of_folder(
   folder: run_folder.RunFolder,
   *,
-  steps: int | None = None,
-  env_steps: int | None = None,
   objects: objects_lib.Objects | None = None,
+  **budget: int | None,
 ) -> Plan:
   """Makes the plan of the run in a folder.
 
   Args:
     folder: folder of the run.
-    steps: new number of meta-updates in all; None for that of the run.
-    env_steps: the same, in environment steps of one agent.
     objects: the Python objects of the run, if it was made from any.
+    **budget: new `steps` or `env_steps` in all, see `requests.prepare`.
 
   Returns:
     The plan.
@@ -389,9 +380,7 @@ def plan_of_folder(
   request = config_entries.request_of_folder(
     folder, resolve.META_TRAINING, objects is not None
   )
-  request = requests.prepare(
-    request, resolve.META_TRAINING, steps=steps, env_steps=env_steps
-  )
+  request = requests.prepare(request, resolve.META_TRAINING, **budget)
   rule = None
   if request['init'] != resolve.RANDOM:
     # Saved at the start of the run, and replaced by the rule in training since.

@@ -15,8 +15,8 @@ _ENTRIES = {
   'request': (dict, 'the request of the run'),
   'settings': (dict, 'a group of settings'),
 }
-# Entries of requests that runs of earlier versions do not have; without one, its
-# default is meant.
+# Entries of requests that runs of earlier versions do not have: their defaults
+# are meant.
 _LATER = ('env_steps',)
 # Command to the entry that names its rule.
 _RULE_ENTRIES = {'eval': 'rule', 'meta-train': 'init'}
