@@ -24,6 +24,7 @@ from disco_rl.runs import run_files
 from disco_rl.runs import run_folder
 from disco_rl.runs import shared_folder
 from disco_rl.runs import states
+from disco_rl.runs import trackers
 
 # The options that may be changed when a run is resumed.
 _BUDGETS = ('steps', 'env_steps')
@@ -103,8 +104,21 @@ def add_run_arguments(
     help='check all settings and the memory that the run needs, show them and '
     'the origins of settings, and stop',
   )
+  add_track_argument(parser)
   add('--quiet', action='store_true', help='show no progress bar')
   process_options.add_arguments(parser)
+
+
+def add_track_argument(parser: argparse.ArgumentParser) -> None:
+  """Adds the option for trackers."""
+  parser.add_argument(
+    '--track',
+    action='append',
+    metavar='TRACKER',
+    help='where to show metrics besides metrics.csv: tensorboard, wandb '
+    '(offline, unless WANDB_MODE is set), or a tracker that a module of --use '
+    'registers. May be repeated',
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +161,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
       a_run = _resume(arguments, command)
     else:
       plan = command.make_plan(_make_request(arguments, command.defaults))
+      chosen = trackers.find(arguments.track or ())
       if arguments.dry_run:
         return _dry_run(plan, getattr(arguments, 'flops', None))
       name = run_files.as_file_name(command.name_run(plan))
@@ -156,6 +171,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
         numbered=not arguments.out,
         show_progress=not arguments.quiet,
       )
+      a_run.trackers = chosen
       out = a_run.folder.path
       say(f'{command.describe_start(plan, a_run)}{_budget(plan)}: {out}')
   return _execute(arguments.command, a_run, command.finish)
@@ -241,7 +257,9 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
         f'{folder.path} is not a run of disco-rl {arguments.command}'
       )
     plan = command.plan_of_folder(folder, **budget)
+    chosen = trackers.find(arguments.track or ())
     a_run = plan.resume(folder, show_progress=not arguments.quiet)
+    a_run.trackers = chosen
     done = a_run.trainable.done(a_run.state)
     if a_run.note and runtime.is_writer():
       console.complain(f'disco-rl {arguments.command}: note: {a_run.note}')

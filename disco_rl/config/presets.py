@@ -106,7 +106,10 @@ def known_names() -> list[str]:
 
 def get(name: str) -> Preset | measured.Measured:
   """Returns a preset; `name` is one of `known_names`."""
-  return utils.lookup({**measured.MEASURED, **PRESETS}, name, 'preset')
+  known: dict[str, Preset | measured.Measured] = {}
+  known.update(measured.MEASURED)
+  known.update(PRESETS)
+  return utils.lookup(known, name, 'preset')
 
 
 def network(name: str | None) -> str | None:

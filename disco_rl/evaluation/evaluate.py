@@ -35,6 +35,7 @@ from disco_rl.evaluation import plan as plan_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
+from disco_rl.runs import trackers
 
 
 class Evaluation(NamedTuple):
@@ -92,6 +93,7 @@ def evaluate(
   chunk_size: int | None = None,
   out: str | os.PathLike[str] | None = None,
   resume: bool = False,
+  track: Sequence[str | trackers.Make] = (),
   show_progress: bool = False,
 ) -> Evaluation:
   """Trains one fresh agent per seed with a fixed rule, and logs its returns.
@@ -131,6 +133,8 @@ def evaluate(
       eval`; None to write nothing.
     resume: whether to resume the run in `out` from its last checkpoint; the
       other arguments must be those of the first call.
+    track: trackers of the rows, which need `out`: names such as
+      `'tensorboard'`, or functions that make them, see `runs.trackers`.
     show_progress: whether to show a progress bar.
 
   Returns:
@@ -142,6 +146,7 @@ def evaluate(
   arguments.check_flag('show_progress', show_progress)
   if out is not None:
     fields.check_path('out', out)
+  chosen = trackers.find(track, has_folder=out is not None)
   if rule is None and agent_settings is None:
     rule = rule_lib.DEFAULT
   if not isinstance(rule, rule_lib.Rule | Mapping | list | tuple | None):
@@ -215,6 +220,7 @@ def evaluate(
   )
   plan = plan_lib.Plan(request, rule, objects)
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
+    run.trackers = chosen
     outcome = run.execute()
     if outcome.error is not None:
       raise outcome.error

@@ -38,6 +38,7 @@ from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
+from disco_rl.runs import trackers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +104,7 @@ def meta_train(
   devices: Sequence[jax.Device] | None = None,
   out: str | os.PathLike[str] | None = None,
   resume: bool = False,
+  track: Sequence[str | trackers.Make] = (),
   show_progress: bool = False,
 ) -> MetaTrained:
   """Discovers a rule, or improves one, by training agents with it.
@@ -149,6 +151,8 @@ def meta_train(
       `disco-rl meta-train`; None to write nothing.
     resume: whether to resume the run in `out` from its last checkpoint; the
       other arguments must be those of the first call.
+    track: trackers of the rows, which need `out`: names such as
+      `'tensorboard'`, or functions that make them, see `runs.trackers`.
     show_progress: whether to show a progress bar.
 
   Returns:
@@ -167,6 +171,7 @@ def meta_train(
   device_choice.check_devices_of_run(devices)
   if out is not None:
     fields.check_path('out', out)
+  chosen = trackers.find(track, has_folder=out is not None)
   fields.check(fields.Field(str, optional=True), 'preset', preset)
   schema.check_as('num_updates', 'steps', num_updates)
   if num_env_steps is not None:
@@ -262,6 +267,7 @@ def meta_train(
     )
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
     assert isinstance(run.trainable, training.Training)
+    run.trackers = chosen
     first_eta = jax.device_get(run.trainable.initial_eta())
     outcome = run.execute()
     if outcome.error is not None:

@@ -21,7 +21,6 @@ WANDB_ID = 'disco-'
 
 _EVENTS = ('run/events.out.tfevents.*', 'seed_*/events.out.tfevents.*')
 _WANDB_RUNS = (f'*run-*-{WANDB_ID}*',)
-_WANDB_LINKS = ('latest-run', 'debug*.log')
 
 
 def find(
@@ -61,9 +60,8 @@ def remove(
       shutil.rmtree(path)
     else:
       path.unlink(missing_ok=True)
-  if WANDB in trackers:
-    for pattern in _WANDB_LINKS:
-      for path in (folder / WANDB).glob(pattern):
+    if folder / WANDB in above:  # Links to the last run, which is removed.
+      for path in (folder / WANDB).iterdir():
         if path.is_symlink() and not path.exists():
           path.unlink(missing_ok=True)
   for path in sorted(above, key=lambda x: len(x.parts), reverse=True):

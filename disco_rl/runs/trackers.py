@@ -134,11 +134,14 @@ def register_tracker(name: str, make: Make) -> None:
   TRACKERS[name] = make
 
 
-def find(names: Sequence[str | Make]) -> tuple[Chosen, ...]:
+def find(
+  names: Sequence[str | Make], *, has_folder: bool = True
+) -> tuple[Chosen, ...]:
   """Finds trackers, and imports the packages that they need.
 
   Args:
     names: names of trackers; or functions that make them.
+    has_folder: whether the run has a folder, which trackers need.
 
   Returns:
     The trackers, not made yet.
@@ -162,6 +165,8 @@ def find(names: Sequence[str | Make]) -> tuple[Chosen, ...]:
     if chosen.name in found:
       raise ValueError(f'the tracker {chosen.name} is given twice')
     found[chosen.name] = chosen
+  if found and not has_folder:
+    raise ValueError('trackers (track) need the folder of the run, out=...')
   return tuple(found.values())
 
 
