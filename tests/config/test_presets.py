@@ -162,6 +162,8 @@ SHORT = [
   *('batching.replay_capacity=256', 'agent.optimizer.schedule=cosine'),
 ]
 MINATAR = 'gymnax:Breakout-MinAtar'
+CARTPOLE = 'gym:CartPole-v1'
+RATE = 'agent.learning_rate'
 
 
 def _environment(name):
@@ -177,22 +179,14 @@ def _environment(name):
 @pytest.mark.parametrize(
   ('preset', 'rule', 'env', 'long'),
   [
-    ('catch', 'disco', 'catch', ['agent.learning_rate=1e-2']),
-    ('catch', 'actor_critic', 'catch', ['agent.learning_rate=1e-2']),
-    ('catch', 'policy_gradient', 'catch', ['agent.learning_rate=1e-3']),
-    ('minatar', 'disco', MINATAR, [*SHORT, 'agent.learning_rate=1e-2']),
-    ('minatar', 'actor_critic', MINATAR, [*SHORT, 'agent.learning_rate=3e-3']),
+    ('catch', 'disco', 'catch', [f'{RATE}=1e-2']),
+    ('catch', 'actor_critic', 'catch', [f'{RATE}=1e-2']),
+    ('catch', 'policy_gradient', 'catch', [f'{RATE}=1e-3']),
+    ('minatar', 'disco', MINATAR, [*SHORT, f'{RATE}=1e-2']),
+    ('minatar', 'actor_critic', MINATAR, [*SHORT, f'{RATE}=3e-3']),
     ('minatar', 'ppo', MINATAR, SHORT),  # Not in the table.
-    (
-      'cartpole',
-      'disco',
-      'gym:CartPole-v1',
-      [*SHORT, 'agent.learning_rate=3e-3'],
-    ),
-    (
-      *('cartpole', 'actor_critic', 'gym:CartPole-v1'),
-      [*SHORT, 'agent.learning_rate=3e-3'],
-    ),
+    ('cartpole', 'disco', CARTPOLE, [*SHORT, f'{RATE}=3e-3']),
+    ('cartpole', 'actor_critic', CARTPOLE, [*SHORT, f'{RATE}=3e-3']),
     (
       *('atari-small', 'disco', 'atari:Pong'),
       [
@@ -236,7 +230,7 @@ def test_the_commands_in_the_results_are_presets():
 
 def test_a_preset_that_does_not_fit_is_named_in_a_dry_run(monkeypatch):
   _environment('atari:Pong')
-  monkeypatch.setattr(memory, 'free_bytes', lambda: 2**34)
+  monkeypatch.setattr(memory, 'available', lambda: 2**34)
   request = dict(preset='atari', env='atari:Pong', steps=100_000)
   found = plan_lib.Plan(request, rule_lib.load_rule('actor_critic')).dry_run()
   assert 'replay 49.' in str(found.error)
