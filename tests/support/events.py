@@ -2,6 +2,7 @@
 
 import pathlib
 import struct
+import time
 
 import numpy as np
 
@@ -53,7 +54,19 @@ def check_same(folder, rows):
 
 
 def wandb_records(folder):
-  """Returns the records of the only run of wandb in the folder of a run."""
+  """Returns the records of the only run of wandb in a folder, which has ended.
+
+  Its server process may still be writing.
+  """
+  for _ in range(200):
+    found = _wandb_records(folder)
+    if found and found[-1].HasField('exit'):
+      return found
+    time.sleep(0.05)
+  raise AssertionError(f'the run has not ended: {found}')
+
+
+def _wandb_records(folder):
   from wandb.proto import wandb_internal_pb2
 
   (path,) = folder.glob('wandb/*run-*/*.wandb')
