@@ -80,7 +80,7 @@ def test_wheel_in_a_new_environment(tmp_path):
 
 
 def test_the_citation_is_valid():
-  """The required entries of version 1.2 of the format, and what README cites."""
+  """Its entries are those of the format, and README cites the same paper."""
   yaml = pytest.importorskip('yaml', reason='needs PyYAML, of the extra [docs]')
   citation = yaml.safe_load((ROOT / 'CITATION.cff').read_text('utf-8'))
   known = {
