@@ -41,8 +41,9 @@ def train() -> dict[int, float]:
   sizes = disco_rl.Batching(batch_size=16, num_envs=8)
   result = disco_rl.evaluate('catch', rule, num_iterations=2, batching=sizes)
   result.plot('curve.png')
-  tracks = ['tensorboard', Printer]
-  disco_rl.evaluate(preset='catch', num_env_steps=1000, out='x', track=tracks)
+  disco_rl.evaluate(
+    preset='catch', num_env_steps=1000, out='x', track=['tensorboard', Printer]
+  )
   trained = disco_rl.meta_train(
     ['catch'],
     num_updates=1,
