@@ -30,6 +30,7 @@ if TYPE_CHECKING:
   from disco_rl.rule_zoo.rule import list_rules as list_rules
   from disco_rl.rule_zoo.rule import load_rule as load_rule
   from disco_rl.rule_zoo.rule import save_rule as save_rule
+  from disco_rl.runs.trackers import register_tracker as register_tracker
   from disco_rl.update_rules.registry import register_rule as register_rule
 
 __version__ = '0.2.0'
@@ -46,6 +47,7 @@ _HOMES = {
   'register_environment': 'environments.registry',
   'register_network': 'networks.nets',
   'register_rule': 'update_rules.registry',
+  'register_tracker': 'runs.trackers',
   'save_rule': 'rule_zoo.rule',
 }
 

@@ -23,6 +23,8 @@ import numpy as np
 MAX_LANES = 4096
 # Limit on iterations, updates and the like, which are counted in 32 bits.
 MAX_COUNT = 10**9
+# Limit on environment steps, which are exact in float64.
+MAX_ENV_STEPS = 10**15
 # Limit on the sizes of batches and rollouts, and on environments. Far smaller
 # ones are refused if they do not fit into memory; this limit keeps the time of
 # that estimate short.

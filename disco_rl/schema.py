@@ -58,6 +58,7 @@ def _is_precision(name: str) -> bool:
 SCHEMA: Mapping[str, Field] = {
   # Runs.
   'steps': _COUNT,
+  'env_steps': Field(int, low=1, limit=fields.MAX_ENV_STEPS),
   'seed': fields.SEED,
   'num_seeds': _LANES,
   'seeds': Field(tuple, items=fields.SEED, max_items=fields.MAX_LANES),

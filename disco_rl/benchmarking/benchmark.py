@@ -24,6 +24,7 @@ from disco_rl.benchmarking import scores
 from disco_rl.benchmarking import suites
 from disco_rl.benchmarking import tuning
 from disco_rl.config import arguments
+from disco_rl.runs import trackers
 
 KIND = 'benchmark'
 
@@ -130,7 +131,9 @@ def benchmark(
   seeds: int | Sequence[int] = 5,
   tuned: str | os.PathLike[str] | Mapping[str, Any] | None = None,
   anchors: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+  num_env_steps: int | None = None,
   resume: bool = False,
+  track: Sequence[str | trackers.Make] = (),
   show_progress: bool = False,
 ) -> Benchmark:
   """Trains fresh agents with several rules in all tasks, and compares them.
@@ -145,8 +148,11 @@ def benchmark(
     tuned: tuned settings, or their file; None for those of the suite.
     anchors: anchors for normalised scores, or their file; None for those of the
       suite.
+    num_env_steps: the budget of every task in environment steps of one agent,
+      rounded up to whole iterations; None for those of the suite.
     resume: whether to resume the benchmark in `out`. There may be more rules
       than in the first call, and other anchors; all else must be the same.
+    track: trackers of the rows of every cell, see `runs.trackers`.
     show_progress: whether to show a progress bar.
 
   Returns:
@@ -164,7 +170,9 @@ def benchmark(
     seeds=seeds,
     tuned=tuned,
     anchors=anchors,
+    num_env_steps=num_env_steps,
     resume=resume,
+    track=track,
   )
   if not job.run(show_progress=show_progress):
     raise KeyboardInterrupt
@@ -190,13 +198,16 @@ class Job:
     seeds: int | Sequence[int] = 5,
     tuned: Any = None,
     anchors: Any = None,
+    num_env_steps: int | None = None,
     resume: bool = False,
+    track: Sequence[str | trackers.Make] = (),
   ):
     """Checks everything, and makes or opens the folder; see `benchmark`."""
     arguments.check_flag('resume', resume)
     fields.check_path('out', out)
     tuning.check_rules(rules)
-    self.suite = suites.get_suite(suite)
+    self._track = trackers.find(track)
+    self.suite = suites.with_budget(suites.get_suite(suite), num_env_steps)
     self._seeds = tuning.reported_seeds(seeds)
     if not resume:
       campaign_lib.check_free(out)
@@ -237,6 +248,7 @@ class Job:
       suite_tasks={t.name: t.to_plain() for t in self.suite.tasks},
       rules={row.name: row.to_plain() for row in rows},
       seeds=list(self._seeds),
+      env_steps=num_env_steps,
       anchors=self._anchors,
     )
     self._campaign = campaign_lib.open_folder(out, spec, resume=resume)
@@ -245,7 +257,9 @@ class Job:
   def run(self, *, show_progress: bool = False) -> bool:
     """Runs all cells that are not finished; see `Campaign.run`."""
     cells = list(self.cells.values())
-    return self._campaign.run(cells, show_progress=show_progress)
+    return self._campaign.run(
+      cells, show_progress=show_progress, track=self._track
+    )
 
   def finish(self) -> Benchmark:
     """Collects the results of all cells, and writes tables and pictures."""

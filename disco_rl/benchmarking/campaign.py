@@ -35,6 +35,7 @@ from disco_rl.runs import reading
 from disco_rl.runs import run as run_lib
 from disco_rl.runs import run_files
 from disco_rl.runs import run_folder
+from disco_rl.runs import trackers
 
 FORMAT = 1
 _SPEC = 'spec.json'
@@ -90,13 +91,18 @@ class Campaign:
     return all(f'params_{seed}.npz' in names for seed in self._left(cell))
 
   def run(
-    self, cells: Sequence[cells_lib.Cell], *, show_progress: bool = True
+    self,
+    cells: Sequence[cells_lib.Cell],
+    *,
+    show_progress: bool = True,
+    track: Sequence[trackers.Chosen] = (),
   ) -> bool:
     """Runs all cells that are not finished, until the end or Ctrl-C.
 
     Args:
       cells: the cells.
       show_progress: whether to show one bar for all of them.
+      track: trackers of the rows of every cell.
 
     Returns:
       Whether all are finished; False if a command is interrupted.
@@ -114,7 +120,8 @@ class Campaign:
         if self.is_finished(cell):
           continue
         with _naming(cell):
-          if not self._run_cell(cell, _Part(bar, cell.name, done)):
+          part = _Part(bar, cell.name, done)
+          if not self._run_cell(cell, part, track):
             return False
         done += cell.steps
     finally:
@@ -137,11 +144,13 @@ class Campaign:
     """Returns the seeds with which a cell has not diverged."""
     return [seed for seed in cell.seeds if seed not in self.diverged(cell)]
 
-  def _run_cell(self, cell: cells_lib.Cell, bar: Any) -> bool:
+  def _run_cell(
+    self, cell: cells_lib.Cell, bar: Any, track: Sequence[trackers.Chosen]
+  ) -> bool:
     """Runs a cell; returns whether it is finished."""
     while not self.is_finished(cell):
       with self._open(cell) as run:
-        run.bar = bar
+        run.bar, run.trackers = bar, track
         try:
           outcome = run.execute()
         except finite.NonFiniteStateError as error:

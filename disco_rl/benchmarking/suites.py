@@ -10,8 +10,10 @@ import dataclasses
 import importlib.resources
 from typing import Any
 
+from disco_rl import schema
 from disco_rl import utils
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import budgets
 from disco_rl.runs import plain_settings
 
 
@@ -178,6 +180,31 @@ def get_suite(suite: Any) -> Suite:
   if isinstance(suite, Suite):
     return suite
   return utils.lookup(dict(SUITES), suite, 'suite')
+
+
+def with_budget(suite: Suite, env_steps: Any) -> Suite:
+  """Changes the budget of all tasks.
+
+  Args:
+    suite: the suite.
+    env_steps: environment steps of one agent, rounded up to whole iterations;
+      None for no change.
+
+  Returns:
+    The suite with this budget.
+
+  Raises:
+    ValueError: if nothing would be learned in a task, or if it is too large.
+  """
+  if env_steps is None:
+    return suite
+  checked = schema.check_as('num_env_steps', 'env_steps', env_steps)
+  tasks = []
+  for task in suite.tasks:
+    steps = budgets.steps_of(checked, task.batching.env_steps)
+    batching_lib.check_steps(steps, task.batching, f'{task.name}: steps')
+    tasks.append(dataclasses.replace(task, steps=steps))
+  return dataclasses.replace(suite, tasks=tuple(tasks))
 
 
 def data_file(suite: str, what: str) -> Any:

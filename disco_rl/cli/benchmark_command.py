@@ -30,6 +30,7 @@ from disco_rl.benchmarking import suites
 from disco_rl.benchmarking import tuning
 from disco_rl.cli import errors
 from disco_rl.cli import options
+from disco_rl.cli import run_options
 from disco_rl.environments import factories
 from disco_rl.runs import console
 from disco_rl.runs import files
@@ -87,6 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='module to import first, which may register environments, rules and '
     'networks. May be repeated',
   )
+  add(
+    '--env-steps',
+    type=options.whole_number,
+    metavar='N',
+    help='budget of every task in environment steps of one agent, e.g. 1e5, '
+    'rounded up to whole iterations (default: those of the suite)',
+  )
+  run_options.add_track_argument(parser)
   add('--quiet', action='store_true', help='show no progress bar')
 
 
@@ -125,6 +134,8 @@ def _request(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
   if kind == benchmark.KIND:
     given['seeds'] = seeds or _or(arguments.seeds, _DEFAULT_SEEDS[kind])
     given['anchors'] = arguments.anchors_file
+    given['num_env_steps'] = before.get('env_steps', arguments.env_steps)
+    given['track'] = arguments.track or ()
   else:
     number = _or(arguments.seeds, _DEFAULT_SEEDS[kind])
     given['num_seeds'] = len(seeds) if seeds else number
@@ -139,12 +150,13 @@ def _request(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
 def _spec_to_resume(arguments: argparse.Namespace) -> dict[str, Any]:
   """Reads what the folder of `--resume` is for."""
-  for name in ('suite', 'seeds', 'out', 'trials', 'tune', 'anchors'):
+  fixed = ('suite', 'seeds', 'out', 'trials', 'tune', 'anchors', 'env_steps')
+  for name in fixed:
     value = getattr(arguments, name)
     if value is not None and value is not False:
       raise errors.UsageError(
-        f'--{name} cannot be changed with --resume; --rules can add rules, '
-        'with --tuned, and --anchors-file gives anchors'
+        f'--{name.replace("_", "-")} cannot be changed with --resume; --rules '
+        'can add rules, with --tuned, and --anchors-file gives anchors'
       )
   return campaign.read_spec(arguments.resume)
 
@@ -154,6 +166,8 @@ def _refuse_unused(arguments: argparse.Namespace, kind: str) -> None:
   unused = {
     '--trials': arguments.trials is not None and kind != tuning.KIND,
     '--tuned': arguments.tuned is not None and kind == tuning.KIND,
+    '--env-steps': arguments.env_steps is not None and kind != benchmark.KIND,
+    '--track': bool(arguments.track) and kind != benchmark.KIND,
     '--anchors-file': arguments.anchors_file is not None
     and kind != benchmark.KIND,
   }

@@ -21,6 +21,7 @@ from disco_rl import installation
 from disco_rl.cli import options
 from disco_rl.cli import run_options
 from disco_rl.cli import tables
+from disco_rl.config import measured
 from disco_rl.config import presets
 from disco_rl.config import resolve
 from disco_rl.environments import registry
@@ -47,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--env',
-    help=f'environment: {", ".join(registry.known_names())} (default: catch)',
+    help=f'environment: {", ".join(registry.known_names())} (default: that '
+    'of the preset, or else catch)',
   )
   add(
     '--steps',
@@ -70,8 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add(
     '--preset',
-    help='settings of a published evaluation: '
-    f'{", ".join(presets.PRESETS)}. They need large machines',
+    help='settings behind the numbers in docs/results.md, with an environment '
+    f'unless --env is given: {", ".join(measured.MEASURED)}; or of a published '
+    f'evaluation, for large machines: {", ".join(presets.PRESETS)}',
   )
   run_options.add_run_arguments(
     parser,

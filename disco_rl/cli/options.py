@@ -6,6 +6,7 @@ unless they collect values.
 
 import argparse
 from collections.abc import Sequence
+import contextlib
 import math
 from typing import Any, NoReturn
 
@@ -32,13 +33,23 @@ class Parser(argparse.ArgumentParser):
 
 
 def whole_number(text: str) -> int:
-  """Parses the value of an option that must be a whole number."""
-  try:
+  """Parses the value of an option that must be a whole number.
+
+  Args:
+    text: e.g. `1000000`, `1_000_000` or `1e6`.
+
+  Returns:
+    The number.
+  """
+  with contextlib.suppress(ValueError):
     return int(text)
-  except ValueError:
-    raise argparse.ArgumentTypeError(
-      f'must be a whole number, got {fields.shorten(text)}'
-    ) from None
+  with contextlib.suppress(ValueError):
+    value = float(text)
+    if value.is_integer():
+      return int(value)
+  raise argparse.ArgumentTypeError(
+    f'must be a whole number, got {fields.shorten(text)}'
+  )
 
 
 def positive_number(text: str) -> float:

@@ -24,6 +24,10 @@ from disco_rl.runs import run_files
 from disco_rl.runs import run_folder
 from disco_rl.runs import shared_folder
 from disco_rl.runs import states
+from disco_rl.runs import trackers
+
+# The options that may be changed when a run is resumed.
+_BUDGETS = ('steps', 'env_steps')
 
 
 def add_run_arguments(
@@ -51,6 +55,13 @@ def add_run_arguments(
     metavar='MODULE',
     help='module to import first, which may register environments, rules and '
     'networks. May be repeated',
+  )
+  add(
+    '--env-steps',
+    type=options.whole_number,
+    metavar='N',
+    help='the same budget in environment steps of one agent, e.g. 1e6, instead '
+    'of --steps; rounded up to whole steps of the run',
   )
   add(
     '--seed',
@@ -93,8 +104,21 @@ def add_run_arguments(
     help='check all settings and the memory that the run needs, show them and '
     'the origins of settings, and stop',
   )
+  add_track_argument(parser)
   add('--quiet', action='store_true', help='show no progress bar')
   process_options.add_arguments(parser)
+
+
+def add_track_argument(parser: argparse.ArgumentParser) -> None:
+  """Adds the option for trackers."""
+  parser.add_argument(
+    '--track',
+    action='append',
+    metavar='TRACKER',
+    help='where to show metrics besides metrics.csv: tensorboard, wandb '
+    '(offline, unless WANDB_MODE is set), or a tracker that a module of --use '
+    'registers. May be repeated',
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +128,8 @@ class RunCommand:
   Attributes:
     defaults: defaults of the request, see `config.resolve`.
     make_plan: makes the plan of a new run from a request.
-    plan_of_folder: makes the plan of the run in a folder; `steps` changes the
-      number of steps, unless it is None.
+    plan_of_folder: makes the plan of the run in a folder; `steps` or
+      `env_steps` change its budget, unless they are None.
     name_run: returns a name for the folder of a plan.
     describe_start: returns the first line of output, from a plan and its run.
     finish: called with the run and its outcome if it was finished.
@@ -137,6 +161,7 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
       a_run = _resume(arguments, command)
     else:
       plan = command.make_plan(_make_request(arguments, command.defaults))
+      chosen = trackers.find(arguments.track or ())
       if arguments.dry_run:
         return _dry_run(plan, getattr(arguments, 'flops', None))
       name = run_files.as_file_name(command.name_run(plan))
@@ -146,8 +171,9 @@ def run(arguments: argparse.Namespace, command: RunCommand) -> int:
         numbered=not arguments.out,
         show_progress=not arguments.quiet,
       )
+      a_run.trackers = chosen
       out = a_run.folder.path
-      say(f'{command.describe_start(plan, a_run)}: {out}')
+      say(f'{command.describe_start(plan, a_run)}{_budget(plan)}: {out}')
   return _execute(arguments.command, a_run, command.finish)
 
 
@@ -156,7 +182,8 @@ def _dry_run(plan: Any, flops: float | None) -> int:
   found = plan.dry_run(flops)
   if runtime.is_writer():
     print(json.dumps(plan.config, indent=2))
-    for note in found.notes:
+    budget = _budget(plan).strip(', ')
+    for note in (*[budget] * bool(budget), *found.notes):
       console.complain(f'disco-rl {plan.command}: {note}')
     for name, estimate in found.estimates.items():
       console.complain(
@@ -166,6 +193,15 @@ def _dry_run(plan: Any, flops: float | None) -> int:
   if found.error is not None:
     raise found.error
   return 0
+
+
+def _budget(plan: Any) -> str:
+  """Returns words for a budget in environment steps; empty for one in steps."""
+  env_steps = plan.request['env_steps']
+  if env_steps is None:
+    return ''
+  steps = f'{plan.settings.steps:,} {plan.unit}s'
+  return f', {env_steps:,} environment steps of each agent = {steps}'
 
 
 def _make_request(
@@ -198,12 +234,21 @@ def _make_request(
 
 
 def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
-  """Opens the folder of a run and resumes it; only `--steps` may be changed."""
+  """Opens and resumes the run in a folder; only its budget may be changed."""
+  budget = {
+    name: getattr(arguments, name)
+    for name in _BUDGETS
+    if getattr(arguments, name) is not None
+  }
+  requests.check_said_once(
+    {name: f'{_as_option(name)} {value}' for name, value in budget.items()}, []
+  )
   for name in [*command.defaults, 'out', 'overwrite', 'dry_run']:
     value = getattr(arguments, name, None)
-    if name != 'steps' and value is not None and value is not False:
+    if name not in _BUDGETS and value is not None and value is not False:
       raise errors.UsageError(
-        f'{_as_option(name)} cannot be changed with --resume; only --steps can'
+        f'{_as_option(name)} cannot be changed with --resume; only --steps and '
+        '--env-steps can'
       )
   with contextlib.ExitStack() as stack:
     folder = stack.enter_context(shared_folder.reopen(arguments.resume))
@@ -211,13 +256,16 @@ def _resume(arguments: argparse.Namespace, command: RunCommand) -> run_lib.Run:
       raise errors.UsageError(
         f'{folder.path} is not a run of disco-rl {arguments.command}'
       )
-    plan = command.plan_of_folder(folder, steps=arguments.steps)
+    plan = command.plan_of_folder(folder, **budget)
+    chosen = trackers.find(arguments.track or ())
     a_run = plan.resume(folder, show_progress=not arguments.quiet)
+    a_run.trackers = chosen
     done = a_run.trainable.done(a_run.state)
     if a_run.note and runtime.is_writer():
       console.complain(f'disco-rl {arguments.command}: note: {a_run.note}')
     if runtime.is_writer():
-      console.say(f'Resuming from {plan.unit} {done}: {folder.path}')
+      at = f'{plan.unit} {done}{_budget(plan)}'
+      console.say(f'Resuming from {at}: {folder.path}')
     stack.pop_all()
   return a_run
 

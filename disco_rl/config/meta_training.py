@@ -135,6 +135,12 @@ class Config:
     """Steps of the validation trajectory."""
     return 2 * self.batching.rollout_length
 
+  @property
+  def env_steps(self) -> int:
+    """Environment steps of one agent in a meta-update."""
+    inner = self.num_inner_updates * self.batching.rollout_length
+    return (inner + self.validation_length) * self.batching.num_envs
+
   def uses_mixed_mode(self, rematerialize: bool) -> bool:
     """Returns whether inner updates are differentiated in mixed mode.
 

@@ -1,8 +1,9 @@
-"""The settings of the published evaluations, by name.
+"""Settings of evaluations, by name: as published, or as measured here.
 
-From "Discovering state-of-the-art reinforcement learning algorithms" (Oh et
-al., Nature 2025). They need large machines: a replay of 1.76 million steps of
-Atari frames, for example, takes 50 GB.
+The published ones are from "Discovering state-of-the-art reinforcement learning
+algorithms" (Oh et al., Nature 2025). They need large machines: a replay of 1.76
+million steps of Atari frames, for example, takes 50 GB. Those of `measured.py`
+are the settings behind the numbers in docs/results.md.
 """
 
 from collections.abc import Mapping
@@ -13,6 +14,11 @@ from typing import Any
 from disco_rl import utils
 from disco_rl.config import batching
 from disco_rl.config import layers as layers_lib
+from disco_rl.config import measured
+
+# Without a preset that chooses them.
+ENV = 'catch'
+STEPS = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,24 +99,78 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
-def get(name: str) -> Preset:
-  """Returns a preset; `name` is a key of `PRESETS`."""
-  return utils.lookup(PRESETS, name, 'preset')
+def known_names() -> list[str]:
+  """Lists all presets, those measured here first."""
+  return [*measured.MEASURED, *PRESETS]
 
 
-def values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
+def get(name: str) -> Preset | measured.Measured:
+  """Returns a preset; `name` is one of `known_names`."""
+  known: dict[str, Preset | measured.Measured] = {}
+  known.update(measured.MEASURED)
+  known.update(PRESETS)
+  return utils.lookup(known, name, 'preset')
+
+
+def network(name: str | None) -> str | None:
+  """Returns the network of a preset; None for no preset or no preference."""
+  preset = None if name is None else get(name)
+  return preset.network if isinstance(preset, Preset) else None
+
+
+def complete(request: Mapping[str, Any]) -> dict[str, Any]:
+  """Completes a request by the environment and steps of its preset.
+
+  Args:
+    request: see `resolve.EVALUATION`.
+
+  Returns:
+    The same, with an environment and a number of steps.
+
+  Raises:
+    ValueError: if the preset is unknown.
+  """
+  env, steps = ENV, STEPS
+  if request['preset'] is not None:
+    preset = get(request['preset'])
+    if isinstance(preset, measured.Measured):
+      env, steps = preset.env, preset.steps
+  chosen = dict(env=env, steps=steps)
+  return {
+    **request,
+    **{k: x for k, x in chosen.items() if request[k] is None},
+  }
+
+
+def values(name: str, layers: layers_lib.Layers, kind: str) -> dict[str, Any]:
   """Returns the settings of a preset, except those of `derived_values`.
 
   Args:
-    name: a key of `PRESETS`.
+    name: one of `known_names`.
     layers: the settings of an evaluation, as `disco-rl eval --dry-run` shows
       them.
+    kind: the kind of the rule, on which learning rates may depend.
 
   Returns:
     Path of a setting to its value, for the settings that exist in `layers`.
   """
   preset = get(name)
-  found = {
+  if isinstance(preset, Preset):
+    found = _published_values(preset)
+    if preset.frame_stack > 1 and 'env.frame_stack' not in layers:
+      logging.getLogger(__name__).warning(
+        'the preset %s stacks %d frames, but this environment has no setting '
+        'frame_stack',
+        name,
+        preset.frame_stack,
+      )
+  else:
+    found = preset.values(kind)
+  return {path: value for path, value in found.items() if path in layers}
+
+
+def _published_values(preset: Preset) -> dict[str, Any]:
+  return {
     'agent.learning_rate': preset.learning_rate,
     'agent.max_abs_update': preset.max_abs_update,
     'agent.optimizer.schedule': preset.schedule,
@@ -123,14 +183,6 @@ def values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
     'batching.batch_size': preset.batch_size,
     'batching.fresh_in_batch': True,
   }
-  if preset.frame_stack > 1 and 'env.frame_stack' not in layers:
-    logging.getLogger(__name__).warning(
-      'the preset %s stacks %d frames, but this environment has no setting '
-      'frame_stack',
-      name,
-      preset.frame_stack,
-    )
-  return {path: value for path, value in found.items() if path in layers}
 
 
 def derived_values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
@@ -139,13 +191,15 @@ def derived_values(name: str, layers: layers_lib.Layers) -> dict[str, Any]:
   Presets count in environment steps, settings in updates and trajectories.
 
   Args:
-    name: a key of `PRESETS`.
+    name: one of `known_names`.
     layers: the settings, with the final sizes.
 
   Returns:
     Path of a setting to its value, without settings that a layer changed.
   """
   preset = get(name)
+  if not isinstance(preset, Preset):
+    return {}
   batch_size = layers['batching.batch_size']
   num_envs = batching.num_fresh(batch_size, preset.replay_fraction)
   if 'batching.num_envs' in layers.origins:

@@ -23,6 +23,7 @@ _ENTRIES: Mapping[str, fields.Field] = dict(
   rule=_NAME,
   init=_NAME,
   steps=schema.SCHEMA['steps'],
+  env_steps=schema.SCHEMA['env_steps'],
   seed=schema.SCHEMA['seed'],
   num_seeds=schema.SCHEMA['num_seeds'],
   num_agents=schema.SCHEMA['num_agents'],  # Also None.
@@ -38,6 +39,7 @@ _ENTRIES: Mapping[str, fields.Field] = dict(
 # Entries of a request to a pattern of the settings that they decide.
 _SETTINGS_OF: Mapping[str, str] = dict(
   steps='steps',
+  env_steps='steps',
   seed='seeds?',
   num_seeds='seeds',
   seeds='seeds',
@@ -59,6 +61,12 @@ def check_said_once(
     entries: the given entries of a request, to what the user wrote for them.
     settings: the given settings, by path, with what the user wrote for them.
   """
+  budgets = [entries[x] for x in ('steps', 'env_steps') if x in entries]
+  if len(budgets) == 2:
+    raise ValueError(
+      f'{_cut(budgets[0])} and {_cut(budgets[1])} are two budgets: leave one '
+      'out'
+    )
   said: dict[str, str] = {}
   for path, words in settings:
     deciding = (
@@ -106,14 +114,15 @@ def prepare(
   defaults: Mapping[str, Any],
   *,
   steps: int | None = None,
+  env_steps: int | None = None,
 ) -> dict[str, Any]:
   """Checks a request, completes it with defaults, and imports its modules.
 
   Args:
     request: some entries of `defaults`, perhaps from a file; also `seeds`.
     defaults: all entries, `resolve.EVALUATION` or `resolve.META_TRAINING`.
-    steps: replaces the number of steps, wherever the request has it; None for
-      no change.
+    steps: replaces the budget, wherever the request has it; None for no change.
+    env_steps: the same, in environment steps of one agent.
 
   Returns:
     All entries, of the right types. The modules in `use` are imported.
@@ -138,11 +147,12 @@ def prepare(
       raise ValueError(
         f'set must be a list of texts, got {fields.shorten(value)}'
       )
-    if name in _ENTRIES:
+    is_default = value is None and name in defaults and defaults[name] is None
+    if name in _ENTRIES and not is_default:
       checked = fields.check(_ENTRIES[name], name, value)
       completed[name] = list(checked) if _ENTRIES[name] is _NAMES else checked
-  is_list = not isinstance(defaults['env'], str)
-  if completed['env'] is not None or not is_list:
+  if completed['env'] is not None:
+    is_list = 'eval_env' in defaults  # In meta-training.
     fields.check(_NAMES if is_list else _NAME, 'env', completed['env'])
   schema.check_mapping('settings', completed['settings'])
   _make_canonical(completed)
@@ -151,8 +161,12 @@ def prepare(
   store.check_variables()  # Also if the run needs no rule file.
   _check_jax()  # The modules may have changed its settings, too.
   completed['settings'] = completed['settings'] or {}
-  if steps is not None:
-    completed['steps'] = fields.check(_ENTRIES['steps'], 'steps', steps)
+  budget = dict(steps=steps, env_steps=env_steps)
+  if steps is not None or env_steps is not None:
+    for name, value in budget.items():
+      completed[name] = defaults[name]
+      if value is not None:
+        completed[name] = fields.check(_ENTRIES[name], name, value)
     completed['set'] = [
       text for text in completed['set'] if path_of(text) != 'steps'
     ]

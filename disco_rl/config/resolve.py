@@ -19,6 +19,7 @@ from disco_rl import optimizers
 from disco_rl import types
 from disco_rl.config import agents
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import budgets
 from disco_rl.config import checks
 from disco_rl.config import experiments
 from disco_rl.config import layers as layers_lib
@@ -36,8 +37,9 @@ RANDOM = 'random'  # The initial rule of meta-training with random η.
 # The entries of a request, with their defaults.
 EVALUATION: Mapping[str, Any] = dict(
   rule=rule_lib.DEFAULT,
-  env='catch',
-  steps=1000,
+  env=None,  # None for that of the preset, or else Catch.
+  steps=None,  # None for those of the preset, or else 1000.
+  env_steps=None,  # Of one agent, instead of `steps`.
   seed=0,
   num_seeds=1,
   devices=0,  # 0: as many as the environments can be sharded over.
@@ -54,6 +56,7 @@ META_TRAINING: Mapping[str, Any] = dict(
   init=RANDOM,
   env=None,  # A list; None for those of the preset, or else Catch.
   steps=800,
+  env_steps=None,  # Of one agent, instead of `steps`.
   num_agents=None,  # None for those of the preset, or else two.
   eval_every=0,
   eval_env=[],
@@ -117,6 +120,7 @@ def evaluation(
   Returns:
     The settings: groups (`agent`, `batching`, `env`), and single ones.
   """
+  request = presets.complete(request)
   env = request['env'] if has_env_name else None
   env_settings = registry.default_settings(env) if env else {}
   preset = request['preset']
@@ -128,7 +132,7 @@ def evaluation(
       agent.optimizer = optimizers.get_settings()
     network = (
       request['net']
-      or (preset and presets.get(preset).network)
+      or presets.network(preset)
       or (env and registry.suggested_network(env))
     )
     networks.choose(agent, network, request['core'])
@@ -156,13 +160,14 @@ def evaluation(
   layers.mark(f'rule {rule.name}', by_rule, 'agent')
   if network is not None:
     origin = '--net' if request['net'] else f'preset {preset}'
-    if not request['net'] and not (preset and presets.get(preset).network):
+    if not request['net'] and not presets.network(preset):
       origin = f'environment {env}'
     layers.origins['agent.net_settings.name'] = origin
   if request['core'] is not None:
     layers.origins['agent.net_settings.net_args.core'] = '--core'
   if preset is not None:
-    layers.apply(f'preset {preset}', presets.values(preset, layers))
+    own = presets.values(preset, layers, rule.kind)
+    layers.apply(f'preset {preset}', own)
   _apply_user(layers, request)
   if preset is not None:
     layers.apply(f'preset {preset}', presets.derived_values(preset, layers))
@@ -172,11 +177,12 @@ def evaluation(
   checks.check_rule_name(layers.settings.agent, rule.kind)
   networks.check_arguments(layers.settings.agent.net_settings, 'agent')
   sizes = batching_lib.from_settings(layers.settings.batching, 'batching')
+  budgets.apply(layers, request, sizes.env_steps)
   batching_lib.check_steps(layers.settings.steps, sizes, 'steps')
   if env:
     num_seeds = len(layers.settings.seeds)
     checks.check_streams('env', env, layers.settings.env, sizes, num_seeds)
-  _end_schedule(layers, sizes)
+  budgets.end_schedule(layers, sizes)
   return layers
 
 
@@ -312,6 +318,9 @@ def meta_training(
     )
   if layers.settings.eval.every:
     checks.check_evaluations(layers.settings, objects)
+  if request['env_steps'] is not None:
+    per_update = meta_config(layers.settings).env_steps
+    budgets.apply(layers, request, per_update)
   return layers
 
 
@@ -376,23 +385,3 @@ def _meta_agent(
       defaults = types.ValueFnConfig(**agents.get_settings_critic())
       agent.value_fn = config_dict.ConfigDict(dict(defaults))
   return agent
-
-
-def _end_schedule(
-  layers: layers_lib.Layers, batching: batching_lib.Batching
-) -> None:
-  """Makes a cosine schedule end with the run, unless its end is set."""
-  optimizer = layers.settings.agent.get('optimizer')
-  if optimizer is None or optimizer.schedule != 'cosine':
-    return
-  if optimizer.total_updates:
-    return
-  steps = layers.settings.steps
-  total = max(1, steps - batching.num_warm_up)
-  if total <= optimizer.warmup_updates:
-    raise ValueError(
-      f'steps {steps} is too few: the learning rate rises for '
-      f'{optimizer.warmup_updates} updates before it falls. Raise steps, or '
-      'lower agent.optimizer.warmup_updates'
-    )
-  layers.apply('--steps', {'agent.optimizer.total_updates': total})

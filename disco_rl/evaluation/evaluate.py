@@ -27,14 +27,15 @@ from disco_rl import schema
 from disco_rl import types
 from disco_rl.config import arguments
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import presets
 from disco_rl.config import requests
-from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import plan as plan_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
+from disco_rl.runs import trackers
 
 
 class Evaluation(NamedTuple):
@@ -74,13 +75,14 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-  env: str | registry.EnvironmentFn,
+  env: str | registry.EnvironmentFn | None = None,
   rule: rule_lib.Rule | str | os.PathLike[str] | types.MetaParams | None = None,
   agent_settings: config_dict.ConfigDict | None = None,
   *,
   seeds: Sequence[int] | None = None,
   num_seeds: int = arguments.Default(1),
-  num_iterations: int = arguments.Default(resolve.EVALUATION['steps']),
+  num_iterations: int = arguments.Default(presets.STEPS),
+  num_env_steps: int | None = None,
   batching: batching_lib.Batching | None = None,
   env_settings: Mapping[str, Any] | None = None,
   settings: Mapping[str, Any] | None = None,
@@ -91,13 +93,15 @@ def evaluate(
   chunk_size: int | None = None,
   out: str | os.PathLike[str] | None = None,
   resume: bool = False,
+  track: Sequence[str | trackers.Make] = (),
   show_progress: bool = False,
 ) -> Evaluation:
   """Trains one fresh agent per seed with a fixed rule, and logs its returns.
 
   Args:
     env: a name (see `environments.registry`), or a function that makes an
-      environment from a batch size and a seed.
+      environment from a batch size and a seed; None for the environment of the
+      preset, or else Catch.
     rule: a rule from `load_rule`, or an argument of it (a name, a file, the
       folder of a run); or η of the rule that `agent_settings` name, `disco` by
       default. None for the rule without parameters that `agent_settings` name,
@@ -109,6 +113,8 @@ def evaluate(
     num_seeds: number of seeds, 1 by default. Not together with `seeds`.
     num_iterations: number of iterations, 1000 by default; each acts for one
       rollout and takes one learner step.
+    num_env_steps: the same budget in environment steps of one agent, rounded up
+      to whole iterations. Not together with `num_iterations`.
     batching: sizes of batch, rollout and replay.
     env_settings: changes to the default settings of a named environment.
     settings: changes to other settings, by their path as in `disco-rl eval
@@ -117,7 +123,8 @@ def evaluate(
     net: name of the network, see `config.networks.choose`; None for the one
       that suits the environment. Not together with `agent_settings`.
     core: name of the network's memory, e.g. `'lstm'`; None for none.
-    preset: name of a published evaluation's settings, see `config.presets`.
+    preset: name of an evaluation's settings, as published or as measured here,
+      see `config.presets`.
     devices: devices over which the batch is sharded; by default as many as fit,
       or all devices of all processes after `jax.distributed.initialize`, which
       then make the run together.
@@ -126,6 +133,8 @@ def evaluate(
       eval`; None to write nothing.
     resume: whether to resume the run in `out` from its last checkpoint; the
       other arguments must be those of the first call.
+    track: trackers of the rows, which need `out`: names such as
+      `'tensorboard'`, or functions that make them, see `runs.trackers`.
     show_progress: whether to show a progress bar.
 
   Returns:
@@ -137,6 +146,7 @@ def evaluate(
   arguments.check_flag('show_progress', show_progress)
   if out is not None:
     fields.check_path('out', out)
+  chosen = trackers.find(track, has_folder=out is not None)
   if rule is None and agent_settings is None:
     rule = rule_lib.DEFAULT
   if not isinstance(rule, rule_lib.Rule | Mapping | list | tuple | None):
@@ -145,6 +155,8 @@ def evaluate(
     kind = agent_settings.update_rule_name if agent_settings else 'disco'
     rule = rule_lib.Rule(kind, kind, rule)
   schema.check_as('num_iterations', 'steps', num_iterations)
+  if num_env_steps is not None:
+    schema.check_as('num_env_steps', 'env_steps', num_env_steps)
   count = schema.check('num_seeds', num_seeds)
   if seeds is not None and arguments.is_given(num_seeds):
     raise ValueError('give seeds or num_seeds, not both')
@@ -171,12 +183,13 @@ def evaluate(
   changes |= {f'env.{k}': v for k, v in (env_settings or {}).items()}
   changes |= settings or {}
   env_fn = None
-  if not isinstance(env, str):
+  if env is not None and not isinstance(env, str):
     env_fn = registry.as_environment_fn(env, env_settings)
   request = dict(
     rule=rule.name,
-    env=env if isinstance(env, str) else _name_of(env),
-    steps=num_iterations,
+    env=env if env_fn is None else _name_of(env),
+    steps=num_iterations if arguments.is_given(num_iterations) else None,
+    env_steps=num_env_steps,
     seeds=list(
       schema.check(
         'seeds', list(range(count)) if seeds is None else _as_list(seeds)
@@ -191,6 +204,7 @@ def evaluate(
   requests.check_arguments(
     dict(
       steps=num_iterations,
+      env_steps=num_env_steps,
       seeds=seeds,
       num_seeds=num_seeds,
       devices=devices,
@@ -199,12 +213,14 @@ def evaluate(
     ),
     given,
     steps='num_iterations',
+    env_steps='num_env_steps',
   )
   objects = plan_lib.Objects(
     env_fn=env_fn, agent_settings=agent_settings, devices=devices
   )
   plan = plan_lib.Plan(request, rule, objects)
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
+    run.trackers = chosen
     outcome = run.execute()
     if outcome.error is not None:
       raise outcome.error

@@ -12,6 +12,7 @@ import numpy as np
 
 from disco_rl import device_choice
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import presets
 from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
@@ -72,7 +73,9 @@ class Plan(plan_lib.Plan):
       objects: Python objects that replace parts of the request.
     """
     self._objects = objects or Objects()
-    self.request = requests.prepare(request, resolve.EVALUATION)
+    self.request = presets.complete(
+      requests.prepare(request, resolve.EVALUATION)
+    )
     has_env_name = self._objects.env_fn is None
     if has_env_name:  # A wrong name is reported before anything is downloaded.
       registry.default_settings(self.request['env'])
@@ -225,15 +228,15 @@ class Plan(plan_lib.Plan):
 def plan_of_folder(
   folder: run_folder.RunFolder,
   *,
-  steps: int | None = None,
   objects: Objects | None = None,
+  **budget: int | None,
 ) -> Plan:
   """Makes the plan of the run in a folder.
 
   Args:
     folder: folder of the run.
-    steps: new number of iterations in all; None for that of the run.
     objects: the Python objects of the run, if it was made from any.
+    **budget: new `steps` or `env_steps` in all, see `requests.prepare`.
 
   Returns:
     The plan.
@@ -241,7 +244,7 @@ def plan_of_folder(
   request = config_entries.request_of_folder(
     folder, resolve.EVALUATION, objects is not None
   )
-  request = requests.prepare(request, resolve.EVALUATION, steps=steps)
+  request = requests.prepare(request, resolve.EVALUATION, **budget)
   return Plan(request, _rule_of_folder(folder, request['rule']), objects)
 
 

@@ -72,10 +72,6 @@ def of_trainer(
   parts['a meta-update'] = footprint.of_update(
     stages, trainer.overlap_acting, counts
   )
-  config = trainer.config
-  sizes = config.batching
-  steps = config.num_inner_updates * sizes.rollout_length
-  steps += config.validation_length
   group_sizes = [group.updates_left.shape[0] for group in spec.groups]
   num_agents = sum(
     number * size for number, size in zip(counts, group_sizes, strict=True)
@@ -98,7 +94,7 @@ def of_trainer(
     num_devices=len(placement.devices),
     num_processes=placement.num_processes,
     num_agents=num_agents,
-    env_steps=num_agents * steps * sizes.num_envs,
+    env_steps=num_agents * trainer.config.env_steps,
     flop=flop,
   )
 

@@ -38,6 +38,7 @@ from disco_rl.meta_training import plan as plan_lib
 from disco_rl.meta_training import training
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import metrics
+from disco_rl.runs import trackers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +84,7 @@ def meta_train(
   | rule_lib.Rule
   | types.MetaParams = resolve.RANDOM,
   num_updates: int = arguments.Default(resolve.META_TRAINING['steps']),
+  num_env_steps: int | None = None,
   num_agents: int = arguments.Default(populations.NUM_AGENTS),
   config: config_lib.Config | None = None,
   seed: int = arguments.Default(0),
@@ -102,6 +104,7 @@ def meta_train(
   devices: Sequence[jax.Device] | None = None,
   out: str | os.PathLike[str] | None = None,
   resume: bool = False,
+  track: Sequence[str | trackers.Make] = (),
   show_progress: bool = False,
 ) -> MetaTrained:
   """Discovers a rule, or improves one, by training agents with it.
@@ -113,6 +116,8 @@ def meta_train(
     init: the initial η: `'random'`, the name, file or run folder of a rule, a
       loaded rule, or η itself.
     num_updates: number of meta-updates, 800 by default.
+    num_env_steps: the same budget in environment steps of one agent, rounded up
+      to whole meta-updates. Not together with `num_updates`.
     num_agents: number of agents in each environment; by default as many as the
       preset has, or else 2.
     config: sizes and weights. By default those of the small reference setting;
@@ -146,6 +151,8 @@ def meta_train(
       `disco-rl meta-train`; None to write nothing.
     resume: whether to resume the run in `out` from its last checkpoint; the
       other arguments must be those of the first call.
+    track: trackers of the rows, which need `out`: names such as
+      `'tensorboard'`, or functions that make them, see `runs.trackers`.
     show_progress: whether to show a progress bar.
 
   Returns:
@@ -164,8 +171,11 @@ def meta_train(
   device_choice.check_devices_of_run(devices)
   if out is not None:
     fields.check_path('out', out)
+  chosen = trackers.find(track, has_folder=out is not None)
   fields.check(fields.Field(str, optional=True), 'preset', preset)
   schema.check_as('num_updates', 'steps', num_updates)
+  if num_env_steps is not None:
+    schema.check_as('num_env_steps', 'env_steps', num_env_steps)
   schema.check_as('eval_every', 'eval.every', eval_every)
   for name, group in dict(env_settings=env_settings, settings=settings).items():
     schema.check_mapping(name, group)
@@ -214,6 +224,7 @@ def meta_train(
     eval_every=eval_every,
     eval_env=[eval_envs] if isinstance(eval_envs, str) else eval_envs,
     steps=num_updates,
+    env_steps=num_env_steps,
     num_agents=num_agents if arguments.is_given(num_agents) else None,
     seed=seed,
     preset=preset,
@@ -226,6 +237,7 @@ def meta_train(
   requests.check_arguments(
     dict(
       steps=num_updates,
+      env_steps=num_env_steps,
       num_agents=num_agents,
       seed=seed,
       eval_every=eval_every,
@@ -235,6 +247,7 @@ def meta_train(
     ),
     given,
     steps='num_updates',
+    env_steps='num_env_steps',
   )
   objects = objects_lib.Objects(
     env_fns=env_fns,
@@ -254,6 +267,7 @@ def meta_train(
     )
   with plan.open(out, resume=resume, show_progress=show_progress) as run:
     assert isinstance(run.trainable, training.Training)
+    run.trackers = chosen
     first_eta = jax.device_get(run.trainable.initial_eta())
     outcome = run.execute()
     if outcome.error is not None:

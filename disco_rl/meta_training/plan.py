@@ -364,15 +364,15 @@ class Plan(plan_lib.Plan):
 def plan_of_folder(
   folder: run_folder.RunFolder,
   *,
-  steps: int | None = None,
   objects: objects_lib.Objects | None = None,
+  **budget: int | None,
 ) -> Plan:
   """Makes the plan of the run in a folder.
 
   Args:
     folder: folder of the run.
-    steps: new number of meta-updates in all; None for that of the run.
     objects: the Python objects of the run, if it was made from any.
+    **budget: new `steps` or `env_steps` in all, see `requests.prepare`.
 
   Returns:
     The plan.
@@ -380,7 +380,7 @@ def plan_of_folder(
   request = config_entries.request_of_folder(
     folder, resolve.META_TRAINING, objects is not None
   )
-  request = requests.prepare(request, resolve.META_TRAINING, steps=steps)
+  request = requests.prepare(request, resolve.META_TRAINING, **budget)
   rule = None
   if request['init'] != resolve.RANDOM:
     # Saved at the start of the run, and replaced by the rule in training since.

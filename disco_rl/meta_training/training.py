@@ -70,7 +70,8 @@ class Training:
 
   def columns(self) -> tuple[str, ...]:
     """Returns the columns of the rows of `advance`, see `loop.Trainable`."""
-    return ('iteration', 'seed', *self._trainer.average_names())
+    names = self._trainer.average_names()
+    return ('iteration', 'seed', 'env_steps', *names)
 
   def initial_eta(self) -> types.MetaParams:
     """Returns the initial η, as given or drawn from the seed."""
@@ -92,8 +93,8 @@ class Training:
       total: meta-updates in all.
 
     Returns:
-      The state after, and one row: `iteration` (from 1), `seed`, and the
-      averages of `trainer.UpdateLog`.
+      The state after, and one row: `iteration` (from 1), `seed`, `env_steps`
+      (of one agent, in all), and the averages of `trainer.UpdateLog`.
 
     Raises:
       DivergenceError: if too many successive meta-gradients are non-finite.
@@ -105,9 +106,13 @@ class Training:
     state, log = self._trainer.update(
       state, jax.random.fold_in(self._step_rng, done)
     )
-    rows: list[metrics.Row] = [
-      dict(iteration=done + 1, seed=self._seed, **log.averages)
-    ]
+    row = dict(
+      iteration=done + 1,
+      seed=self._seed,
+      env_steps=(done + 1) * self._trainer.config.env_steps,
+      **log.averages,
+    )
+    rows: list[metrics.Row] = [row]
     num_skipped = int(state.num_skipped)
     if num_skipped >= self._max_nonfinite_updates:
       raise loop.DivergenceError(

@@ -15,6 +15,9 @@ _ENTRIES = {
   'request': (dict, 'the request of the run'),
   'settings': (dict, 'a group of settings'),
 }
+# Entries of requests that runs of earlier versions do not have: their defaults
+# are meant.
+_LATER = ('env_steps',)
 # Command to the entry that names its rule.
 _RULE_ENTRIES = {'eval': 'rule', 'meta-train': 'init'}
 
@@ -76,7 +79,7 @@ def check_request(
     names: the entries that every request has.
   """
   for name in names:
-    if name not in request:
+    if name not in request and name not in _LATER:
       raise _damaged(path, f'its request has no {name}')
 
 

@@ -337,8 +337,8 @@ class Plan(abc.ABC):
       if done > self.settings.steps:
         raise ValueError(
           f'{folder.path} is at {self.unit} {done} already, beyond the '
-          f'{self.settings.steps} of this run: ask for more (--steps; in '
-          'Python: num_iterations or num_updates)'
+          f'{self.settings.steps} of this run: ask for more (--steps or '
+          '--env-steps; in Python: num_iterations, num_updates, num_env_steps)'
         )
       self.prepare(trainable, state, opened)  # Before anything is changed.
       shared_folder.wait_for_readers()

@@ -14,6 +14,8 @@ from disco_rl.runs import progress
 from disco_rl.runs import run_folder
 from disco_rl.runs import sharded_checkpoint
 from disco_rl.runs import sinks
+from disco_rl.runs import trackers as trackers_lib
+from disco_rl.runs import tracking
 
 
 @dataclasses.dataclass
@@ -31,6 +33,7 @@ class Run:
     describe: summarises rows for the bar, see `sinks.Progress`.
     hooks: the hooks, see `loop.run`.
     note: a note for the user on how it was resumed; empty for none.
+    trackers: trackers that get the rows, too, in the process that writes them.
     opened: closes all that was opened for the run.
   """
 
@@ -44,6 +47,7 @@ class Run:
   describe: Callable[[list[metrics.Row]], tuple[str, Mapping[str, float]]]
   hooks: Sequence[loop.Hook] = ()
   note: str = ''
+  trackers: Sequence[trackers_lib.Chosen] = ()
   opened: contextlib.ExitStack = dataclasses.field(
     default_factory=contextlib.ExitStack
   )
@@ -68,6 +72,11 @@ class Run:
     if self.folder is not None and self.folder.is_writable:
       all_sinks.append(sinks.Guard(self.folder.check_in_place))
       all_sinks.append(sinks.Csv(self.folder.metrics_path))
+      info = trackers_lib.RunInfo(self.folder.path, self.folder.config)
+      all_sinks += [
+        tracking.Tracking(chosen, info, self.rows, self.bar.close)
+        for chosen in self.trackers
+      ]
     all_sinks.append(sinks.Progress(self.bar, self.describe))
     state, self.state = self.state, None
     with (

@@ -8,6 +8,8 @@ state.orbax/   see `sharded_checkpoint.py`
 rule.npz       η, if the rule has parameters
 curve.png      the learning curve
 params_*.npz   the final parameters of the agents, one file per seed
+tensorboard/   event files, and runs of wandb, see `tracker_files.py`
+wandb/
 ```
 
 Runs of meta-training have other pictures, evaluations of the rule in training
@@ -34,6 +36,7 @@ from disco_rl.runs import metrics
 from disco_rl.runs import reading
 from disco_rl.runs import run_files
 from disco_rl.runs import states
+from disco_rl.runs import tracker_files
 
 # Version of `config.json` and of the files of a run; others cannot be opened.
 FORMAT = 3
@@ -266,6 +269,7 @@ class RunFolder:
       path.unlink(missing_ok=True)
     for path in run_files.find(self.path, run_files.FOLDERS):
       shutil.rmtree(path)
+    tracker_files.remove(self.path)
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
@@ -312,10 +316,11 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _check_empty(path: pathlib.Path) -> None:
   """Raises a `RunFolderError` if a folder has files of a run."""
   check_free(path)
-  for found in run_files.find(path, (*run_files.ALL, *run_files.FOLDERS)):
+  own = run_files.find(path, (*run_files.ALL, *run_files.FOLDERS))
+  for found in (*own, *tracker_files.find(path)):
     raise RunFolderError(
-      f'{path} holds {found.name}, a file of a run: choose another folder, '
-      'or remove such files (in the command: --overwrite)'
+      f'{path} holds {found.relative_to(path)}, a file of a run: choose '
+      'another folder, or remove such files (in the command: --overwrite)'
     )
 
 

@@ -1,5 +1,6 @@
 """Runs of several processes on this machine, as on several hosts."""
 
+import importlib.util
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 from tests.support import broken
+from tests.support import events
 from tests.support import processes
 from tests.support import runs
 
@@ -47,9 +49,13 @@ def test_two_processes_make_the_run_of_one(tmp_path):
   arguments = [*_EVAL, '--devices=2', '--steps=8']
   one, two = tmp_path / 'one', tmp_path / 'two'
   started = processes.start('eval', *arguments, f'--out={one}', shape=(1, 2))
+  if importlib.util.find_spec('tensorboardX') is not None:
+    arguments.append('--track=tensorboard')
   results = processes.finish('eval', *arguments, f'--out={two}', shape=(2, 1))
   assert processes.wait(started)[0][0] == 0
   processes.check_close(two, one)
+  if '--track=tensorboard' in arguments:  # Written by one of the processes.
+    events.check_same(two, metrics.read_csv(two / 'metrics.csv'))
   assert 'metrics:' in results[0][1] and str(two) not in results[1][1]
   assert not (two / 'state.npz').exists()
   # One process goes on.

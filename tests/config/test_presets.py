@@ -1,16 +1,22 @@
 """Presets: the published numbers, and settings derived from them."""
 
 import dataclasses
+import pathlib
+import re
 
 import pytest
 
+from disco_rl import memory
 from disco_rl import optimizers
 from disco_rl.config import batching as batching_lib
+from disco_rl.config import measured
 from disco_rl.config import presets
 from disco_rl.config import resolve
+from disco_rl.evaluation import plan as plan_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from tests.support import environments
 
+ROOT = pathlib.Path(__file__).parents[2]
 DISCO = rule_lib.Rule('disco', 'disco', None)
 
 
@@ -152,9 +158,91 @@ def test_a_preset_with_a_group_of_settings():
   assert config.settings.env.kwargs.max_episode_steps == 7
 
 
+SHORT = [
+  *('batching.batch_size=32', 'batching.num_envs=16'),
+  *('batching.replay_capacity=256', 'agent.optimizer.schedule=cosine'),
+]
+MINATAR = 'gymnax:Breakout-MinAtar'
+CARTPOLE = 'gym:CartPole-v1'
+RATE = 'agent.learning_rate'
+
+
+def _environment(name):
+  """Skips a test whose environment is not installed."""
+  package = {'gym': 'gymnasium', 'gymnax': 'gymnax', 'atari': 'ale_py'}
+  family = name.partition(':')[0]
+  if family in package:
+    reason = f'needs {package[family]}'
+    pytest.importorskip(package[family], reason=reason)
+
+
+# The long commands behind the tables of docs/results.md.
+@pytest.mark.parametrize(
+  ('preset', 'rule', 'env', 'long'),
+  [
+    ('catch', 'disco', 'catch', [f'{RATE}=1e-2']),
+    ('catch', 'actor_critic', 'catch', [f'{RATE}=1e-2']),
+    ('catch', 'policy_gradient', 'catch', [f'{RATE}=1e-3']),
+    ('minatar', 'disco', MINATAR, [*SHORT, f'{RATE}=1e-2']),
+    ('minatar', 'actor_critic', MINATAR, [*SHORT, f'{RATE}=3e-3']),
+    ('minatar', 'ppo', MINATAR, SHORT),  # Not in the table.
+    ('cartpole', 'disco', CARTPOLE, [*SHORT, f'{RATE}=3e-3']),
+    ('cartpole', 'actor_critic', CARTPOLE, [*SHORT, f'{RATE}=3e-3']),
+    (
+      *('atari-small', 'disco', 'atari:Pong'),
+      [
+        *('batching.batch_size=8', 'batching.num_envs=2'),
+        'batching.replay_capacity=64',
+      ],
+    ),
+  ],
+)
+def test_measured_presets_are_the_long_commands(preset, rule, env, long):
+  _environment(env)
+  rule = rule_lib.Rule(rule, rule, None)
+  short = {**resolve.EVALUATION, 'preset': preset}
+  whole = {**resolve.EVALUATION, 'env': env, 'steps': 1000, 'set': long}
+  found = resolve.evaluation(short, rule)
+  wanted = resolve.evaluation(whole, rule)
+  assert found.settings.to_dict() == wanted.settings.to_dict()
+  assert f'preset {preset}' in found.origins.values()
+
+
+def test_a_measured_preset_chooses_only_what_is_not_given():
+  own = dict(env='catch', steps=300, set=['agent.learning_rate=2e-3'])
+  layers = _resolve(preset='minatar', **own)
+  assert layers.settings.steps == 300
+  assert layers.settings.agent.learning_rate == 2e-3
+  assert layers.settings.env.rows == 8
+  request = presets.complete({**resolve.EVALUATION, 'preset': 'cartpole'})
+  assert request['env'] == 'gym:CartPole-v1' and request['steps'] == 1000
+  request = presets.complete(resolve.EVALUATION)
+  assert request['env'] == 'catch' and request['steps'] == 1000
+  # The presets of published evaluations choose neither.
+  request = presets.complete({**resolve.EVALUATION, 'preset': 'atari'})
+  assert request['env'] == 'catch' and request['steps'] == 1000
+
+
+def test_the_commands_in_the_results_are_presets():
+  page = (ROOT / 'docs' / 'results.md').read_text('utf-8')
+  found = set(re.findall(r'--preset ([\w-]+)', page))
+  assert found == measured.MEASURED.keys()
+
+
+def test_a_preset_that_does_not_fit_is_named_in_a_dry_run(monkeypatch):
+  _environment('atari:Pong')
+  monkeypatch.setattr(memory, 'available', lambda: 2**34)
+  request = dict(preset='atari', env='atari:Pong', steps=100_000)
+  found = plan_lib.Plan(request, rule_lib.load_rule('actor_critic')).dry_run()
+  assert 'replay 49.' in str(found.error)
+  assert 'lower batching.replay_capacity' in str(found.error)
+
+
 def test_unknown_presets_are_refused():
   with pytest.raises(ValueError, match='did you mean atari'):
     _resolve(preset='atary')
+  with pytest.raises(ValueError, match='did you mean cartpole'):
+    presets.complete({**resolve.EVALUATION, 'preset': 'cart_pole'})
 
 
 @pytest.mark.parametrize('name', ['atari', 'procgen', 'crafter', 'nethack'])

@@ -1,14 +1,22 @@
 """The notebooks run from top to bottom, at tiny sizes."""
 
+import importlib.util
 import os
 import pathlib
+import re
+import sys
+import tomllib
+import types
 
 import jax
 import nbclient
 import nbformat
 import pytest
 
-COLABS = pathlib.Path(__file__).parents[2] / 'colabs'
+ROOT = pathlib.Path(__file__).parents[2]
+COLABS = ROOT / 'colabs'
+PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))
+REPOSITORY = PROJECT['tool']['disco_rl']['repository']
 
 # Replaces the cell tagged `parameters`.
 TINY = {
@@ -87,3 +95,49 @@ def test_outputs_of_notebooks_have_no_private_paths(name):
   text = (COLABS / name).read_text(encoding='utf-8')
   for word in (os.path.expanduser('~'), str(COLABS.parent), '/tmp/', '/home/'):
     assert word not in text
+
+
+def _run_first_cell(name):
+  """Runs the first cell with code; returns the lines that install packages."""
+  transformer = pytest.importorskip('IPython.core.inputtransformer2')
+  notebook = nbformat.read(COLABS / name, as_version=4)
+  cell = next(cell for cell in notebook.cells if cell.cell_type == 'code')
+  source = transformer.TransformerManager().transform_cell(cell.source)
+  installed, names = [], {}
+
+  def run_line_magic(magic, line):
+    assert magic == 'pip'
+    installed.append(line.format_map(names))
+
+  shell = types.SimpleNamespace(run_line_magic=run_line_magic)
+  names['get_ipython'] = lambda: shell
+  exec(compile(source, name, 'exec'), names)
+  return installed
+
+
+@pytest.mark.parametrize('name', sorted(TINY))
+def test_the_first_cell_installs_the_library_in_colab_only(name, monkeypatch):
+  assert _run_first_cell(name) == []
+  colab = types.ModuleType('google.colab')
+  monkeypatch.setitem(sys.modules, 'google.colab', colab)
+  assert _run_first_cell(name) == []  # It is there already.
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  package = PROJECT['project']['name']
+  assert _run_first_cell(name) == [
+    f'install --quiet "{package}[plots] @ git+{REPOSITORY}"'
+  ]
+
+
+@pytest.mark.parametrize('name', sorted(TINY))
+def test_a_badge_opens_the_notebook(name):
+  badge = (
+    'https://colab.research.google.com/'
+    f'{REPOSITORY.removeprefix("https://")}/blob/main/colabs/{name}'
+  ).replace('github.com/', 'github/')
+  first = nbformat.read(COLABS / name, as_version=4).cells[0].source
+  assert f']({badge})' in first.splitlines()[0]
+  # Other badges are of the same notebooks.
+  page = (ROOT / 'README.md').read_text('utf-8')
+  for found in re.findall(r'https://colab[^)]+\.ipynb', page):
+    assert found.rpartition('/')[0] == badge.rpartition('/')[0]
+    assert found.rpartition('/')[2] in TINY

@@ -1,5 +1,6 @@
 """The wheel works without the source tree."""
 
+import datetime
 import pathlib
 import re
 import subprocess
@@ -7,6 +8,11 @@ import sys
 import sysconfig
 import tomllib
 import venv
+
+import pytest
+
+import disco_rl
+from disco_rl.runs import trackers
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -71,6 +77,42 @@ def test_wheel_in_a_new_environment(tmp_path):
   # With -E, PYTHONPATH does not lead to the source tree.
   out = _run(python, '-E', '-c', PROGRAM, cwd=tmp_path)
   assert 'actions (2,)' in out
+
+
+def test_the_citation_is_valid():
+  """Its entries are those of the format, and README cites the same paper."""
+  yaml = pytest.importorskip('yaml', reason='needs PyYAML, of the extra [docs]')
+  citation = yaml.safe_load((ROOT / 'CITATION.cff').read_text('utf-8'))
+  known = {
+    *('abstract', 'authors', 'cff-version', 'commit', 'contact', 'doi'),
+    *('date-released', 'identifiers', 'keywords', 'license', 'license-url'),
+    *('message', 'preferred-citation', 'references', 'repository'),
+    *('repository-artifact', 'repository-code', 'title', 'type', 'url'),
+    'version',
+  }
+  assert {'authors', 'cff-version', 'message', 'title'} <= citation.keys()
+  assert citation.keys() <= known
+  assert citation['cff-version'] == '1.2.0'
+  assert citation['type'] in ('software', 'dataset')
+  assert citation.get('version', disco_rl.__version__) == disco_rl.__version__
+  released = citation.get('date-released')
+  assert released is None or isinstance(released, datetime.date)
+  paper = citation['preferred-citation']
+  assert {'authors', 'title', 'type'} <= paper.keys()
+  assert paper['type'] == 'article' and isinstance(paper['year'], int)
+  for author in (*citation['authors'], *paper['authors']):
+    person = {'family-names', 'given-names', 'name-particle', 'name-suffix'}
+    assert author.keys() <= {*person, 'orcid'} or author.keys() == {'name'}
+  readme = ' '.join((ROOT / 'README.md').read_text('utf-8').split())
+  for value in (paper['title'], paper['doi'], paper['journal'], paper['year']):
+    assert str(value) in readme
+
+
+def test_every_tracker_has_its_extra():
+  text = (ROOT / 'pyproject.toml').read_text('utf-8')
+  extras = tomllib.loads(text)['project']['optional-dependencies']
+  for name, package in trackers._PACKAGES.items():
+    assert [x.split('>=')[0] for x in extras[name]] == [package]
 
 
 def test_lower_bounds_are_the_versions_that_are_tested():

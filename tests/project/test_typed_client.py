@@ -16,6 +16,8 @@ from disco_rl.config import agents
 from disco_rl.config import meta_training as config
 from disco_rl.environments import jittable_envs
 from disco_rl.environments import registry
+from disco_rl.runs import metrics
+from disco_rl.runs import trackers
 from disco_rl.update_rules import actor_critic
 
 
@@ -27,12 +29,21 @@ class MyRule(actor_critic.ActorCritic):
     return {'entropy_cost': {'log': jnp.zeros(())}}, {}
 
 
+class Printer(trackers.Tracker):
+  def write(self, rows: list[metrics.Row]) -> None:
+    print(rows[-1]['env_steps'])
+
+
 def train() -> dict[int, float]:
+  disco_rl.register_tracker('printer', Printer)
   disco_rl.register_rule('mine', MyRule, agents.get_settings_actor_critic)
   rule = disco_rl.load_rule('catch_small')
   sizes = disco_rl.Batching(batch_size=16, num_envs=8)
   result = disco_rl.evaluate('catch', rule, num_iterations=2, batching=sizes)
   result.plot('curve.png')
+  disco_rl.evaluate(
+    preset='catch', num_env_steps=1000, out='x', track=['tensorboard', Printer]
+  )
   trained = disco_rl.meta_train(
     ['catch'],
     num_updates=1,

@@ -6,6 +6,7 @@ from disco_rl.environments import factories
 from disco_rl.environments import registry as environments
 from disco_rl.networks import nets
 from disco_rl.networks import torsos
+from disco_rl.runs import trackers
 from disco_rl.update_rules import registry as rules
 
 _TABLES = (
@@ -16,6 +17,7 @@ _TABLES = (
   (rules, 'SETTINGS_FNS'),
   (rules, 'UPDATE_RULES'),
   (torsos, 'TORSOS'),
+  (trackers, 'TRACKERS'),
 )
 
 
