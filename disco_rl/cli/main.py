@@ -25,6 +25,10 @@ _COMMANDS = {
     'compare rules over environments and seeds',
   ),
   'compare': ('compare_command', 'draw several runs in one picture'),
+  'conformance': (
+    'conformance_command',
+    'check another implementation against numbers',
+  ),
   'rules': ('rules_command', 'list the known rules'),
 }
 

@@ -1,6 +1,6 @@
 """A case: inputs, what is computed from them, and how known mistakes look."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 from typing import Any
 
@@ -46,6 +46,7 @@ class Case:
     settings: numbers that are not arrays.
     tolerance: relative to the size of an element, or to the largest element of
       its array if that is below 1; see `tolerances`.
+    own_tolerances: those of outputs that have another one, by name or prefix.
     builds_on: earlier cases whose computation is part of this one.
     mistakes: name to known mistake that shows here first.
   """
@@ -59,6 +60,7 @@ class Case:
   compute: Compute
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   tolerance: float = 1e-5
+  own_tolerances: Mapping[str, float] = dataclasses.field(default_factory=dict)
   builds_on: tuple[str, ...] = ()
   mistakes: Mapping[str, Mistake] = dataclasses.field(default_factory=dict)
 
@@ -97,11 +99,14 @@ def run(
     return {name: _narrow(np.asarray(x)) for name, x in outs.items()}
 
 
-def tolerances(case: Case, expected: np.ndarray) -> tuple[float, float]:
+def tolerances(
+  case: Case, name: str, expected: np.ndarray
+) -> tuple[float, float]:
   """Returns the absolute and the relative tolerance of an output.
 
   Args:
     case: the case.
+    name: name of the output.
     expected: the output.
 
   Returns:
@@ -110,20 +115,33 @@ def tolerances(case: Case, expected: np.ndarray) -> tuple[float, float]:
   """
   if expected.dtype.kind != 'f':
     return 0.0, 0.0
+  relative = case.own_tolerances.get(
+    key_of(name, case.own_tolerances) or '', case.tolerance
+  )
   largest = float(np.abs(expected).max(initial=0.0))
-  return case.tolerance * (min(1.0, largest) or 1.0), case.tolerance
+  return relative * (min(1.0, largest) or 1.0), relative
 
 
-def meaning_of(name: str, meanings: Mapping[str, str]) -> str:
-  """Returns the meaning of an array, by its name or the longest prefix."""
+def key_of(name: str, table: Iterable[str]) -> str | None:
+  """Returns the name, or its longest prefix that ends in `/`, in a table."""
   found = [
     key
-    for key in meanings
+    for key in table
     if key == name or (key.endswith('/') and name.startswith(key))
   ]
-  if not found:
-    raise ValueError(f'{name} has no meaning in {sorted(meanings)}')
-  return meanings[max(found, key=len)]
+  return max(found, key=len, default=None)
+
+
+def in_order(arrays: Mapping[str, Any], table: Mapping[str, str]) -> Arrays:
+  """Sorts arrays by their place in a table of meanings, then by name."""
+  places = {key: i for i, key in enumerate(table)}
+  ordered: list[tuple[int, str]] = []
+  for name in arrays:
+    key = key_of(name, table)
+    if key is None:
+      raise ValueError(f'{name} has no meaning in {sorted(table)}')
+    ordered.append((places[key], name))
+  return {name: arrays[name] for _, name in sorted(ordered)}
 
 
 def under(arrays: Mapping[str, Any], prefix: str) -> Arrays:

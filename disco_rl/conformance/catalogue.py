@@ -1,5 +1,6 @@
-"""All cases, from the smallest to the whole, so that the first one that departs
-tells where to look.
+"""All cases, from the smallest to the whole.
+
+The first one that departs thus shows where to look.
 """
 
 from disco_rl.conformance import case as case_lib

@@ -186,4 +186,3 @@ CASES = (
     tolerance=2e-5,
   ),
 )
-

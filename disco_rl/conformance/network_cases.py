@@ -42,9 +42,7 @@ def _plain_mixer(x: Arrays, axis: int, mean_first: bool) -> Arrays:
 
 def _backward(x: Arrays, reverse: bool = True) -> Arrays:
   weights = lstm.LSTMWeights(x['w'][:_INPUT], x['w'][_INPUT:], x['b'])
-  hidden, _ = lstm.unroll(
-    weights, x['x'], x['reset_backward'], reverse=reverse
-  )
+  hidden, _ = lstm.unroll(weights, x['x'], x['reset_backward'], reverse=reverse)
   return dict(hidden=hidden)
 
 
@@ -247,9 +245,7 @@ CASES = (
       without_forget_bias=_Mistake(
         'no 1 added to the forget gate', _without_forget_bias
       ),
-      resets_one_early=_Mistake(
-        'the reset mask one step early', _shifted_resets
-      ),
+      mask_one_early=_Mistake('the reset mask one step early', _shifted_resets),
     ),
   ),
   case_lib.Case(
@@ -273,7 +269,7 @@ CASES = (
     tolerance=2e-5,
     builds_on=('input_transforms', 'action_blocks'),
     mistakes=dict(
-      next_action=_Mistake(
+      one_hot_of_next_action=_Mistake(
         'the one-hot of the next action', _one_hot_of_next_action
       )
     ),

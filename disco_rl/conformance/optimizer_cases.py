@@ -9,7 +9,7 @@ from disco_rl.conformance import case as case_lib
 from disco_rl.conformance import small_rule
 
 Arrays = case_lib.Arrays
-LEARNING_RATE = 0.01
+LEARNING_RATE = 0.1
 MAX_ABS_UPDATE = 1.0
 _ADAM = dict(b1=0.9, b2=0.999, eps=1e-8)
 _SIZE = 6
@@ -128,11 +128,9 @@ CASES = (
     make_inputs=lambda s: dict(gradients=s.uniform(-0.9, 0.9, 3, _SIZE)),
     compute=_adam,
     settings=_ADAM,
-    tolerance=2e-5,
+    tolerance=1e-4,
     mistakes=dict(
-      not_debiased=_Mistake(
-        'Adam without its bias correction', _not_debiased
-      )
+      not_debiased=_Mistake('Adam without its bias correction', _not_debiased)
     ),
   ),
   case_lib.Case(
@@ -164,7 +162,7 @@ CASES = (
     settings=dict(
       _ADAM, learning_rate=LEARNING_RATE, max_abs_update=MAX_ABS_UPDATE
     ),
-    tolerance=2e-5,
+    tolerance=1e-4,
     builds_on=('adam',),
     mistakes=dict(
       clip_before_adam=_Mistake(
@@ -192,7 +190,7 @@ CASES = (
       x, optimizers.scale_by_adam_sg_denom(**_ADAM)
     ),
     settings=_ADAM,
-    tolerance=2e-5,
+    tolerance=1e-4,
     builds_on=('adam',),
     mistakes=dict(
       through_the_denominator=_Mistake(

@@ -99,11 +99,11 @@ CASES = (
     outputs=dict(value='[12] h⁻¹(y)'),
     make_inputs=lambda s: dict(
       transformed=np.concatenate(
-        [np.array([0.0, 1.0, -1.0, 5.0, -5.0, 1e-3]), s.normal(6, scale=3.0)]
+        [np.array([0.0, 1.0, -1.0, 30.0, -30.0, 1e-3]), s.normal(6, scale=3.0)]
       ).astype(np.float32)
     ),
     compute=lambda x: dict(value=rlax.signed_parabolic(x['transformed'])),
-    tolerance=2e-3,
+    tolerance=1e-3,
     builds_on=('signed_hyperbolic',),
     mistakes=dict(
       square_only=_Mistake(
@@ -151,7 +151,7 @@ CASES = (
     ),
     compute=_categorical_value,
     settings=_BINS,
-    tolerance=2e-3,
+    tolerance=1e-3,
     builds_on=('signed_parabolic',),
     mistakes=dict(
       inverse_before_mean=_Mistake(

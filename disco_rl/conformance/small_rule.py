@@ -126,7 +126,9 @@ def from_modules(tree: Mapping[str, Mapping[str, Any]]) -> case_lib.Arrays:
 
 def to_rnn_state(x: Mapping[str, Any]) -> dict[str, Any]:
   """Makes the state of the meta-network from the arrays `life_long/...`."""
-  state = hk.LSTMState(hidden=x[f'{LIFE_LONG}hidden'], cell=x[f'{LIFE_LONG}cell'])
+  state = hk.LSTMState(
+    hidden=x[f'{LIFE_LONG}hidden'], cell=x[f'{LIFE_LONG}cell']
+  )
   return to_modules({STATE_NAME: state})
 
 

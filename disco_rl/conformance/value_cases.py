@@ -358,7 +358,7 @@ CASES = (
     settings=dict(decay=DECAY, eps=EPS, root_eps=1e-12),
     tolerance=2e-5,
     mistakes=dict(
-      not_debiased=_Mistake(
+      moments_not_debiased=_Mistake(
         'moments that are not divided by 1 − product', _not_debiased
       ),
       old_statistics=_Mistake(
