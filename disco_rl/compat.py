@@ -49,6 +49,14 @@ def axis_size(axis_name: str) -> int:
   return jax.lax.psum(1, axis_name)
 
 
+def enable_x64(enabled: bool) -> Any:
+  """Returns a context in which arrays of 64 bits are enabled, or not."""
+  if hasattr(jax, 'enable_x64'):
+    return jax.enable_x64(enabled)
+  old = importlib.import_module('jax.experimental')
+  return old.enable_x64(enabled)
+
+
 def tree_norm(tree: chex.ArrayTree) -> types.Array:
   """Returns the L2 norm of all leaves of a tree together, []."""
   if hasattr(optax, 'tree') and hasattr(optax.tree, 'norm'):

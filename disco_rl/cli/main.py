@@ -27,6 +27,10 @@ _COMMANDS = {
   'compare': ('compare_command', 'draw several runs in one picture'),
   'play': ('play_command', 'play episodes with a trained agent, and show them'),
   'report': ('report_command', 'show runs on one page, a file of HTML'),
+  'conformance': (
+    'conformance_command',
+    'check another implementation against numbers',
+  ),
   'rules': ('rules_command', 'list the known rules'),
   'envs': ('envs_command', 'list the environments'),
 }

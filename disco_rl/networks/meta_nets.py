@@ -108,7 +108,7 @@ class LSTM(MetaNet):
       `pi` [T, B, A], `y` [T, B, Y] and `z` [T, B, Y] (logits of π̂, ŷ, ẑ), and
       `meta_input_emb` [T, B, 1].
     """
-    embedded = _embed(
+    embedded = embed_inputs(
       inputs,
       self._input_option,
       self._embedding_size,
@@ -210,7 +210,7 @@ class MetaLSTM(hk.Module):
     Returns:
       The state after this update.
     """
-    embedded = _embed(
+    embedded = embed_inputs(
       inputs,
       self._input_option,
       self._pred_embedding_size,
@@ -295,7 +295,7 @@ def _pointwise_conv_weights(
   return w[0], b
 
 
-class _Embedded(NamedTuple):
+class EmbeddedInputs(NamedTuple):
   """The inputs of a trajectory as vectors."""
 
   base: jax.Array  # [T, B, D]
@@ -303,15 +303,27 @@ class _Embedded(NamedTuple):
   y_net: Callable[[jax.Array], jax.Array]
 
 
-def _embed(
+def embed_inputs(
   inputs: types.UpdateRuleInputs,
   option: types.MetaNetInputOption,
   embedding_size: Sequence[int],
   policy_channels: Sequence[int],
   axis_name: Any | None,
   precomputed: Mapping[tuple[str, ...], jax.Array],
-) -> _Embedded:
-  """Embeds all inputs, with parameters that belong to the calling module."""
+) -> EmbeddedInputs:
+  """Embeds all inputs, with parameters that belong to the calling module.
+
+  Args:
+    inputs: the trajectory.
+    option: which inputs are read.
+    embedding_size: layer sizes of the MLPs that embed y and z.
+    policy_channels: channels of the blocks that embed per-action inputs.
+    axis_name: axis (or axes) to average statistics over, or None.
+    precomputed: see `prediction_embeddings.precomputed`.
+
+  Returns:
+    The embedded inputs.
+  """
   y_net = hk.nets.MLP(embedding_size)
   z_net = hk.nets.MLP(embedding_size)
   actions = jnp.asarray(inputs.actions)[:-1]  # [T, B]
@@ -356,7 +368,7 @@ def _embed(
   )
   base.append(action_masks.mean(action_emb, mask))
   base.append(utils.batch_lookup(action_emb, actions))
-  return _Embedded(
+  return EmbeddedInputs(
     base=jnp.concatenate(base, axis=-1), actions=action_emb, y_net=y_net
   )
 

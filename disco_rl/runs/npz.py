@@ -74,6 +74,17 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
       raise _damaged(error) from None
 
 
+def read_npy(path: str | os.PathLike[str]) -> np.ndarray:
+  """Reads the array of an npy file; raises as `read` does."""
+  with reading.open_file(path) as (file, size):
+    content = bytearray(size)
+    try:
+      _read_into(file, content, 'the file')
+    except OSError as error:
+      raise _damaged(error) from None
+    return _to_array(content, 'the file')
+
+
 def is_archive(path: str | os.PathLike[str]) -> bool:
   """Returns whether a file is a zip archive; raises as `read` does."""
   with reading.open_file(path) as (file, _):
@@ -165,6 +176,11 @@ def _read_member(
   content = bytearray(info.file_size)
   with archive.open(info) as member:
     _read_into(member, content, name)
+  return _to_array(content, name)
+
+
+def _to_array(content: bytearray, name: str) -> np.ndarray:
+  """Makes an array of the bytes of an npy file."""
   offset, dtype, shape, order = _parse_header(content, name)
   needed = math.prod(shape) * dtype.itemsize
   if offset + needed != len(content):

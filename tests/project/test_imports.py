@@ -20,7 +20,7 @@ LAYERS = (
   ('config',),
   ('parallel', 'learning'),
   ('agent',),
-  ('evaluation',),
+  ('evaluation', 'conformance'),
   ('meta_training', 'benchmarking'),
   ('cli',),
 )

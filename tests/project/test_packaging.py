@@ -20,6 +20,7 @@ PROGRAM = """
 import pathlib, sys
 import jax
 from disco_rl import agent, installation
+from disco_rl.conformance import file_set
 from disco_rl.environments import jittable_envs
 from disco_rl.rule_zoo import store
 
@@ -28,6 +29,7 @@ assert here.is_relative_to(pathlib.Path(sys.prefix).resolve()), here
 assert (here.parent / 'py.typed').is_file()
 assert store.shipped_folder() == here.parent / '_weights'
 assert 'disco_103' in store.known_rules()
+assert all(file_set.load(name).expected for name in file_set.names())
 hint = installation.install_hint('plots')
 assert hint.startswith("pip install 'matplotlib>="), hint
 

@@ -7,6 +7,7 @@ import jax
 from ml_collections import config_dict
 
 from disco_rl import agent
+from disco_rl import compat
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.config import agents
@@ -152,8 +153,4 @@ def make_population(
   return small_population, eta
 
 
-def enable_x64(enabled):
-  """Enables 64-bit arrays in a context, in JAX before 0.8, too."""
-  if hasattr(jax, 'enable_x64'):
-    return jax.enable_x64(enabled)
-  return jax.experimental.enable_x64(enabled)
+enable_x64 = compat.enable_x64

@@ -1,0 +1,1 @@
+"""Numbers for other implementations to check against: cases and a checker."""

@@ -1,0 +1,421 @@
+"""Cases of returns and advantages: V-trace, Retrace, normalisation."""
+
+import jax
+import jax.numpy as jnp
+import rlax
+
+from disco_rl import types
+from disco_rl import utils
+from disco_rl.conformance import case as case_lib
+from disco_rl.conformance import samples
+from disco_rl.value_fns import value_utils
+
+Arrays = case_lib.Arrays
+_T, _B, _A = samples.T, samples.B, samples.A
+DISCOUNT = 0.9
+LAMBDA = 0.8
+DECAY = 0.9
+EPS = 1e-6
+_SETTINGS = {'discount': DISCOUNT, 'lambda': LAMBDA}
+
+AVERAGE = utils.MovingAverage(0.0, decay=DECAY, eps=EPS)
+
+
+def _importance(x: Arrays) -> Arrays:
+  rho = value_utils.importance_weight(
+    x['logits'][:-1], x['behaviour_logits'][:-1], x['actions'][:-1]
+  )
+  return dict(rho=rho, clipped=jnp.minimum(rho, 1.0))
+
+
+def _trajectory(x: Arrays) -> tuple[jax.Array, ...]:
+  discounts = 1.0 - x['is_terminal'].astype(x['rewards'].dtype)
+  return x['rewards'], x['actions'][:-1], discounts, x['rho']
+
+
+def _vtrace(x: Arrays, shift: int = 0) -> Arrays:
+  rewards, _, discounts, rho = _trajectory({'actions': x['is_terminal'], **x})
+  outs = value_utils.estimate_values(
+    jnp.roll(rewards, shift, axis=0),
+    None,
+    discounts,
+    rho,
+    x['v'],
+    x['target_v'],
+    DISCOUNT,
+    LAMBDA,
+  )
+  return dict(value_target=outs.value_target, adv=outs.adv, td=outs.td)
+
+
+_RETRACE = ('q_target', 'adv', 'value_target', 'td', 'q_td', 'qv_adv')
+
+
+def _retrace(x: Arrays, lambda_: float = LAMBDA) -> Arrays:
+  outs = value_utils.estimate_q_values(
+    *_trajectory(x),
+    x['v'],
+    x['target_v'],
+    x['q'],
+    x['target_q'],
+    DISCOUNT,
+    lambda_,
+  )
+  return {name: outs[name] for name in _RETRACE}
+
+
+def _returns(x: Arrays, traces: jax.Array, offset: int) -> jax.Array:
+  """Computes returns whose traces and values belong to `step + offset`."""
+  rewards, actions, discounts, _ = _trajectory(x)
+  q_a = utils.batch_lookup(x['target_q'][:-1], actions)
+  last = offset - 1
+  return jax.vmap(
+    rlax.general_off_policy_returns_from_q_and_v, in_axes=1, out_axes=1
+  )(
+    q_a[offset : _T + last],
+    x['target_v'][1:],
+    rewards,
+    DISCOUNT * discounts,
+    traces[offset : _T + last],
+  )
+
+
+def _clipped_traces(x: Arrays) -> jax.Array:
+  return LAMBDA * jnp.minimum(x['rho'], 1.0)
+
+
+def _trace_of_this_step(x: Arrays) -> Arrays:
+  return dict(q_target=_returns(x, _clipped_traces(x), offset=0))
+
+
+def _return_one_late(x: Arrays) -> Arrays:
+  g = _retrace(x)['q_target']
+  # The return of the step before the first, which has no reward.
+  return dict(q_target=jnp.concatenate([jnp.zeros_like(g[:1]), g[:-1]]))
+
+
+def _unclipped(x: Arrays) -> Arrays:
+  return dict(q_target=_returns(x, LAMBDA * x['rho'], offset=1))
+
+
+def _through_the_end(x: Arrays) -> Arrays:
+  return dict(
+    q_target=_retrace({**x, 'is_terminal': 0 * x['is_terminal']})['q_target']
+  )
+
+
+def _average(x: Arrays) -> Arrays:
+  outs, state = {}, AVERAGE.init_state()
+  for name in ('first', 'second'):
+    state = AVERAGE.update_state(x[name], state, None)
+    outs |= {
+      f'{name}/moment1': state.moment1,
+      f'{name}/moment2': state.moment2,
+      f'{name}/decay_product': state.decay_product,
+      f'{name}/normalized': AVERAGE.normalize(x[name], state),
+      f'{name}/scaled': AVERAGE.normalize(x[name], state, subtract_mean=False),
+    }
+  return outs
+
+
+def _not_debiased(x: Arrays) -> Arrays:
+  mean, square, outs = 0.0, 0.0, {}
+  for name in ('first', 'second'):
+    mean = DECAY * mean + (1 - DECAY) * x[name].mean()
+    square = DECAY * square + (1 - DECAY) * jnp.square(x[name]).mean()
+    std = jnp.sqrt(jnp.maximum(0.0, square - mean**2) + 1e-12) + EPS
+    outs[f'{name}/normalized'] = (x[name] - mean) / std
+  return outs
+
+
+def _old_statistics(x: Arrays) -> Arrays:
+  state = AVERAGE.update_state(x['first'], AVERAGE.init_state(), None)
+  return {'second/normalized': AVERAGE.normalize(x['second'], state)}
+
+
+def ema_state(x: Arrays, name: str) -> types.EmaState:
+  """Makes the state of a moving average from the arrays below `name`."""
+  return types.EmaState(**case_lib.under(x, name))
+
+
+_VALUE_OUTS = {
+  'value': '[T+1, B] V of the online network',
+  'target_value': '[T+1, B] V of the target network',
+  'rho': '[T, B] importance weights',
+  'q_target': '[T, B] Retrace targets',
+  'adv': '[T, B] advantages',
+  'qv_adv': '[T+1, B, A] advantages of all actions',
+  'q_td': '[T, B] errors of the online network',
+  'normalized_adv': '[T, B] with the updated average of adv',
+  'normalized_qv_adv': '[T+1, B, A] with the updated average of adv',
+  'normalized_q_td': '[T, B] with that of q_td; the mean is not subtracted',
+}
+
+
+def _value_outs(x: Arrays) -> Arrays:
+  rollout = types.UpdateRuleInputs(
+    observations=None,
+    actions=x['actions'],
+    rewards=x['rewards'],
+    is_terminal=x['is_terminal'],
+    agent_out={},
+    behaviour_agent_out=dict(logits=x['behaviour_logits']),
+  )
+  outs, adv_state, td_state = value_utils.get_value_outs(
+    value_net_out=None,
+    q_net_out=x['q'],
+    target_value_net_out=None,
+    target_q_net_out=x['target_q'],
+    rollout=rollout,
+    pi_logits=x['logits'],
+    discount=DISCOUNT,
+    lambda_=LAMBDA,
+    nonlinear_transform=True,
+    categorical_value=True,
+    max_abs_value=samples.MAX_ABS_VALUE,
+    drop_last=False,
+    adv_ema_state=ema_state(x, 'adv_average'),
+    adv_ema_fn=AVERAGE,
+    td_ema_state=ema_state(x, 'td_average'),
+    td_ema_fn=AVERAGE,
+  )
+  return {
+    **{name: outs[name] for name in _VALUE_OUTS},
+    **case_lib.prefixed(dict(adv_state), 'adv_average'),
+    **case_lib.prefixed(dict(td_state), 'td_average'),
+  }
+
+
+def _mean_subtracted_from_td(x: Arrays) -> Arrays:
+  td = _value_outs(x)['q_td']
+  state = AVERAGE.update_state(td, ema_state(x, 'td_average'), None)
+  return dict(normalized_q_td=AVERAGE.normalize(td, state))
+
+
+def sample_average(s: samples.Samples, name: str) -> Arrays:
+  """Makes the state of a moving average after some updates."""
+  return {
+    f'{name}/moment1': s.uniform(-0.2, 0.2),
+    f'{name}/moment2': s.uniform(0.3, 0.5),
+    f'{name}/decay_product': s.uniform(0.4, 0.6),
+  }
+
+
+_Mistake = case_lib.Mistake
+_STEPS = {
+  'rewards': '[T, B] of the transitions',
+  'is_terminal': '[T, B] whether a transition ends an episode',
+  'rho': '[T, B] importance weights ρ',
+  'v': '[T+1, B] V of the online network',
+  'target_v': '[T+1, B] V that targets are computed from',
+}
+
+
+def _steps(s: samples.Samples) -> Arrays:
+  return dict(
+    rewards=s.rewards(_T, _B),
+    is_terminal=samples.is_terminal(),
+    rho=s.uniform(0.4, 1.8, _T, _B),
+    v=s.normal(_T + 1, _B),
+    target_v=s.normal(_T + 1, _B),
+  )
+
+
+CASES = (
+  case_lib.Case(
+    name='importance_weights',
+    computes='Importance weights of the actions taken.',
+    equation='ρ = π(a) / μ(a), and min(ρ, 1); the last step has none',
+    inputs=dict(
+      logits='[T+1, B, A] of the policy π that is evaluated',
+      behaviour_logits='[T+1, B, A] of the policy μ that acted',
+      actions='[T+1, B] actions taken',
+    ),
+    outputs=dict(rho='[T, B] ρ', clipped='[T, B] min(ρ, 1)'),
+    make_inputs=lambda s: dict(
+      logits=s.normal(_T + 1, _B, _A),
+      behaviour_logits=s.normal(_T + 1, _B, _A),
+      actions=s.actions(_T + 1, _B),
+    ),
+    compute=_importance,
+    mistakes=dict(
+      inverse_ratio=_Mistake(
+        'μ(a) / π(a) instead of π(a) / μ(a)',
+        lambda x: dict(rho=1 / _importance(x)['rho']),
+      )
+    ),
+  ),
+  case_lib.Case(
+    name='vtrace',
+    computes='V-trace targets and advantages, those of the critic.',
+    equation=(
+      'δₜ = ρ̄ₜ·(rₜ₊₁ + γₜ₊₁·V(sₜ₊₁) − V(sₜ)) with ρ̄ = min(ρ, 1) and '
+      'γₜ₊₁ = discount, or 0 at the end of an episode; '
+      'eₜ = δₜ + γₜ₊₁·λ·ρ̄ₜ·eₜ₊₁ (e_T = 0); value_target = V + e; '
+      'gₜ = λ·value_targetₜ₊₁ + (1 − λ)·V(sₜ₊₁), V(s_T) at the end; '
+      'adv = ρ̄·(r + γ·g − V); td = value_target − online V'
+    ),
+    inputs=_STEPS,
+    outputs=dict(
+      value_target='[T, B] V-trace targets',
+      adv='[T, B] advantages',
+      td='[T, B] value_target − v',
+    ),
+    make_inputs=_steps,
+    compute=_vtrace,
+    settings=_SETTINGS,
+    builds_on=('from_rollout', 'importance_weights'),
+    mistakes=dict(
+      reward_of_next_step=_Mistake(
+        'rewards one step early', lambda x: _vtrace(x, shift=-1)
+      )
+    ),
+  ),
+  case_lib.Case(
+    name='retrace',
+    computes='Retrace targets and advantages of the actions taken.',
+    equation=(
+      'Gₜ = rₜ₊₁ + γₜ₊₁·(V(sₜ₊₁) + cₜ₊₁·(Gₜ₊₁ − Q(sₜ₊₁, aₜ₊₁))) with '
+      'c = λ·min(ρ, 1), γₜ₊₁ = discount, or 0 at the end of an episode, and '
+      'G of the last transition r + γ·V; V and Q of the target network. '
+      'q_target = G; adv = G − V; value_target = V + min(ρ, 1)·adv; '
+      'td = value_target − online V; q_td = G − online Q(a); '
+      'qv_adv = Q − V, of all actions and T + 1 steps'
+    ),
+    inputs={
+      **_STEPS,
+      'q': '[T+1, B, A] Q of the online network',
+      'target_q': '[T+1, B, A] Q that targets are computed from',
+      'actions': '[T+1, B] actions taken',
+    },
+    outputs=dict(
+      q_target='[T, B] G',
+      adv='[T, B]',
+      value_target='[T, B]',
+      td='[T, B]',
+      q_td='[T, B]',
+      qv_adv='[T+1, B, A]',
+    ),
+    make_inputs=lambda s: dict(
+      **_steps(s),
+      q=s.normal(_T + 1, _B, _A),
+      target_q=s.normal(_T + 1, _B, _A),
+      actions=s.actions(_T + 1, _B),
+    ),
+    compute=_retrace,
+    settings=_SETTINGS,
+    builds_on=('from_rollout', 'importance_weights'),
+    mistakes=dict(
+      shifted_trace=_Mistake(
+        'Retrace shifted by one: trace and Q of step t, where those of t + 1 '
+        'belong',
+        _trace_of_this_step,
+      ),
+      shifted_return=_Mistake(
+        'Retrace shifted by one: every return one step late, with that of the '
+        'step before the first in front (no element was dropped)',
+        _return_one_late,
+      ),
+      unclipped_trace=_Mistake(
+        'traces λ·ρ, without the minimum of ρ and 1', _unclipped
+      ),
+      without_lambda=_Mistake(
+        'traces without λ', lambda x: _retrace(x, lambda_=1.0)
+      ),
+      through_the_end=_Mistake(
+        'returns that go on through the end of an episode', _through_the_end
+      ),
+    ),
+  ),
+  case_lib.Case(
+    name='moving_average',
+    computes='The moving average of advantages and errors, updated twice.',
+    equation=(
+      'from moments 0 and product 1: mᵢ ← decay·mᵢ + (1 − decay)·mean(xⁱ); '
+      'product ← decay·product; μ = m₁ / (1 − product); '
+      'v = max(0, m₂ / (1 − product) − μ²); with the updated state, '
+      'normalized = (x − μ) / (√(v + 1e-12) + eps), scaled = x / (the same)'
+    ),
+    inputs=dict(
+      first='[T, B] numbers of the first update',
+      second='[T, B] numbers of the second update',
+    ),
+    outputs={
+      f'{name}/{out}': f'{shape} after the {name} update'
+      for name in ('first', 'second')
+      for out, shape in (
+        ('moment1', '[]'),
+        ('moment2', '[]'),
+        ('decay_product', '[]'),
+        ('normalized', '[T, B]'),
+        ('scaled', '[T, B]'),
+      )
+    },
+    make_inputs=lambda s: dict(
+      first=s.normal(_T, _B) + 0.5, second=2 * s.normal(_T, _B) - 0.5
+    ),
+    compute=_average,
+    settings=dict(decay=DECAY, eps=EPS, root_eps=1e-12),
+    tolerance=2e-5,
+    mistakes=dict(
+      moments_not_debiased=_Mistake(
+        'moments that are not divided by 1 − product', _not_debiased
+      ),
+      old_statistics=_Mistake(
+        'numbers normalised before the update of the moments', _old_statistics
+      ),
+    ),
+  ),
+  case_lib.Case(
+    name='value_outs',
+    computes='All values of a trajectory from the outputs of networks.',
+    equation=(
+      'categorical_value of both q; state_value of both, with π; '
+      'importance_weights; retrace; then the average of adv is updated, and '
+      'adv and qv_adv are normalised with it; the average of q_td is updated, '
+      'and q_td is divided by its standard deviation'
+    ),
+    inputs={
+      'q': '[T+1, B, A, bins] output of the online network',
+      'target_q': '[T+1, B, A, bins] output of the target network',
+      'logits': '[T+1, B, A] of π, of the online network',
+      'behaviour_logits': '[T+1, B, A] of the policy μ that acted',
+      'actions': '[T+1, B] actions taken',
+      'rewards': '[T, B] of the transitions',
+      'is_terminal': '[T, B] whether a transition ends an episode',
+      'adv_average/': '[] state of the moving average of adv',
+      'td_average/': '[] state of the moving average of q_td',
+    },
+    outputs={
+      **_VALUE_OUTS,
+      'adv_average/': '[] its state after the update',
+      'td_average/': '[] its state after the update',
+    },
+    make_inputs=lambda s: dict(
+      q=s.normal(_T + 1, _B, _A, samples.BINS),
+      target_q=s.normal(_T + 1, _B, _A, samples.BINS),
+      logits=s.normal(_T + 1, _B, _A),
+      behaviour_logits=s.normal(_T + 1, _B, _A),
+      actions=s.actions(_T + 1, _B),
+      rewards=s.rewards(_T, _B),
+      is_terminal=samples.is_terminal(),
+      **sample_average(s, 'adv_average'),
+      **sample_average(s, 'td_average'),
+    ),
+    compute=_value_outs,
+    settings=dict(
+      **_SETTINGS,
+      decay=DECAY,
+      eps=EPS,
+      num_bins=samples.BINS,
+      max_abs_value=samples.MAX_ABS_VALUE,
+    ),
+    tolerance=2e-3,
+    builds_on=('categorical_value', 'state_value', 'retrace', 'moving_average'),
+    mistakes=dict(
+      mean_subtracted=_Mistake(
+        'the mean subtracted from errors, too', _mean_subtracted_from_td
+      )
+    ),
+  ),
+)
