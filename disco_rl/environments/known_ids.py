@@ -14,6 +14,10 @@ _CONTINUOUS = (
   *('BipedalWalker', 'BipedalWalkerHardcore', 'CarRacing'),
 )
 
+# Families whose packages take seconds to import, so that their names are only
+# listed if there is a pattern.
+SLOW = ('jumanji', 'navix', 'xminigrid')
+
 
 def gymnasium_ids() -> list[str]:
   """Lists the registered ids, without those that other families have.

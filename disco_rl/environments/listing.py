@@ -66,8 +66,10 @@ def list_environments(pattern: str = '') -> list[Listed]:
 
   Returns:
     The environments, in the order of the registry. A family whose package is
-    not installed has one entry.
+    not installed has one entry, as have those of `known_ids.SLOW` without a
+    pattern.
   """
+  pattern = registry.canonical(pattern)
   found = [
     *_registered(pattern),
     *(
@@ -110,7 +112,8 @@ def _of_family(
     extra=family.extra or '',
     is_installed=is_installed,
   )
-  names = _names(prefix, family) if is_installed else []
+  is_slow = not pattern and prefix in known_ids.SLOW
+  names = _names(prefix, family) if is_installed and not is_slow else []
   if not names:
     # All that begins so: its names are not known.
     if separator or _matches(family.usage, pattern):

@@ -90,6 +90,11 @@ class _CraftaxStream:
     return vmapped_env.Step(state, observation, reward, is_last)
 
 
+def known_names() -> list[str]:
+  """Lists the names of all environments."""
+  return list(NAMES)
+
+
 def _make(name: str) -> Any:
   utils.lookup(dict.fromkeys(NAMES), name, 'Craftax environment')
   return craftax.make_craftax_env_from_name(name, auto_reset=False)

@@ -159,9 +159,13 @@ def _as_dict(observation: Any) -> Any:
   return observation
 
 
+def known_names() -> list[str]:
+  """Lists the names of all environments, also of those that are refused."""
+  return sorted(jumanji.registered_environments())
+
+
 def _check_name(name: str) -> None:
-  known = sorted(jumanji.registered_environments())
-  utils.lookup(dict.fromkeys(known), name, 'Jumanji environment')
+  utils.lookup(dict.fromkeys(known_names()), name, 'Jumanji environment')
 
 
 def _make(name: str, kwargs: dict[str, Any], generator: str) -> Any:

@@ -101,5 +101,10 @@ class _NavixStream:
     return vmapped_env.one_hot_layers(observation, self._sizes)
 
 
+def known_names() -> list[str]:
+  """Lists the names of all environments."""
+  return list(navix.registry())
+
+
 def _check_name(name: str) -> None:
-  utils.lookup(dict.fromkeys(navix.registry()), name, 'NAVIX environment')
+  utils.lookup(dict.fromkeys(known_names()), name, 'NAVIX environment')

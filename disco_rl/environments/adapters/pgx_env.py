@@ -120,6 +120,14 @@ class MaskedPgxStream(PgxStream):
     return state.game.legal_action_mask
 
 
+def known_names() -> list[str]:
+  """Lists the games of one player."""
+  import pgx  # Here, so that this module can be imported without it.
+
+  names = pgx.available_envs()
+  return ['2048', *(name for name in names if name.startswith(_MINATAR))]
+
+
 def _make(name: str) -> Any:
   """Makes a game; raises a `ValueError` if it is unknown or of two players."""
   import pgx  # Here, so that this module can be imported without it.
@@ -127,9 +135,8 @@ def _make(name: str) -> Any:
   utils.lookup(dict.fromkeys(pgx.available_envs()), name, 'pgx game')
   env = pgx.make(name)
   if env.num_players != 1:
-    alone = [x for x in pgx.available_envs() if x.startswith(_MINATAR)]
     raise ValueError(
       f'pgx:{name} is a game of {env.num_players} players, which needs '
-      f'opponents; games of one player are 2048, {", ".join(alone)}'
+      f'opponents; games of one player are {", ".join(known_names())}'
     )
   return env

@@ -117,9 +117,13 @@ def _encode(timestep: Any) -> jax.Array:
   return vmapped_env.one_hot_layers(timestep.observation, _SIZES)
 
 
+def known_names() -> list[str]:
+  """Lists the names of all environments."""
+  return list(xminigrid.registered_environments())
+
+
 def _make(name: str) -> tuple[Any, Any]:
-  known = dict.fromkeys(xminigrid.registered_environments())
-  utils.lookup(known, name, 'XLand-MiniGrid environment')
+  utils.lookup(dict.fromkeys(known_names()), name, 'XLand-MiniGrid environment')
   return xminigrid.make(name)
 
 
