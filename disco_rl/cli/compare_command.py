@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = [run_names.read(pathlib.Path(path)) for path in arguments.runs]
     compare = dict(eval=_compare_agents)
     compare['meta-train'] = _compare_rules
-    command = run_names.check_one_command(runs)
+    command = run_names.check_alike(runs)
     table, figure = compare[command](runs, arguments)
     if figure is not None:
       plots.save(figure, out)

@@ -42,7 +42,7 @@ def page_of(runs: Sequence[run_names.Run]) -> page_lib.Page:
   Returns:
     The page, not written yet.
   """
-  command = run_names.check_one_command(runs)
+  command = run_names.check_alike(runs)
   of_agents = command == 'eval'
   if of_agents:
     names = run_names.of_evaluations(runs)
