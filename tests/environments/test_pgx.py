@@ -73,7 +73,11 @@ def test_an_illegal_move_ends_the_game():
 
 
 @pytest.mark.parametrize(
-  'name', ['asterix', 'breakout', 'freeway', 'seaquest', 'space_invaders']
+  'name',
+  [
+    *('breakout', 'freeway', 'space_invaders'),
+    *(pytest.param(x, marks=pytest.mark.slow) for x in ('asterix', 'seaquest')),
+  ],
 )
 def test_minatar(name):
   env = registry.get_environment(f'pgx:minatar-{name}', 3, max_steps=5)

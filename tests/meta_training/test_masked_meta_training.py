@@ -37,6 +37,7 @@ def _experience(meta_agent):
   return (state, train, valid), keys[2]
 
 
+@pytest.mark.slow
 def test_ways_to_compute_the_meta_gradient_agree():
   """The plain one, and rematerialised in mixed mode."""
   ways = [
