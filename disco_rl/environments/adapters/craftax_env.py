@@ -6,8 +6,8 @@ env = registry.get_environment('craftax:Craftax-Classic-Symbolic-v1', 8)
 
 Craftax is a game of its own, not Crafter, and neither is its smaller form
 Craftax-Classic: returns of the one say nothing about the other. Generating a
-world takes as long as hundreds of steps, so that it is done only where episodes
-end, see `wrappers.vmapped_env`.
+world takes far longer than a step, so that it is done only where episodes end,
+see `wrappers.vmapped_env`.
 """
 
 from typing import Any

@@ -49,7 +49,7 @@ def get_config(name: str) -> config_dict.ConfigDict:
       # mazes), instead of the environment's own.
       generator='',
       # How many streams are reset at a time, see `VmappedEnvironment`.
-      resets_at_once=0,
+      resets_at_once=1,
     )
   )
 

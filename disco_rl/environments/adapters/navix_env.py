@@ -34,7 +34,14 @@ _OBSERVATIONS: dict[str, tuple[int, ...]] = {
 def get_config(name: str) -> config_dict.ConfigDict:
   """Makes the default settings, the same for all environments."""
   _check_name(name)
-  return config_dict.ConfigDict(dict(max_steps=100, observation='symbolic'))
+  return config_dict.ConfigDict(
+    dict(
+      max_steps=100,
+      observation='symbolic',  # A function of `navix.observations`.
+      # How many streams are reset at a time, see `VmappedEnvironment`.
+      resets_at_once=1,
+    )
+  )
 
 
 def get_fields(name: str) -> dict[str, fields.Field]:
@@ -43,6 +50,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
   return dict(
     max_steps=fields.Field(int, low=1, limit=fields.MAX_COUNT),
     observation=fields.Field(str, choices=tuple(_OBSERVATIONS)),
+    resets_at_once=vmapped_env.RESETS_AT_ONCE,
   )
 
 
@@ -66,7 +74,9 @@ def build(
     observation_fn=getattr(observations, settings.observation),
   )
   stream = _NavixStream(env, _OBSERVATIONS[settings.observation], name)
-  return vmapped_env.VmappedEnvironment(stream, batch_size)
+  return vmapped_env.VmappedEnvironment(
+    stream, batch_size, settings.resets_at_once
+  )
 
 
 class _NavixStream:

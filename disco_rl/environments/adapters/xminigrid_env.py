@@ -39,6 +39,8 @@ def get_config(name: str) -> config_dict.ConfigDict:
       view_size=params.view_size,  # Odd: the agent is in the middle.
       max_steps=params.max_steps,
       benchmark='',  # A set of rules, see `xminigrid.registered_benchmarks`.
+      # How many streams are reset at a time, see `VmappedEnvironment`.
+      resets_at_once=1,
     )
   )
 
@@ -58,6 +60,7 @@ def get_fields(name: str) -> dict[str, fields.Field]:
       words='an odd number',
     ),
     max_steps=fields.Field(int, low=1, limit=fields.MAX_COUNT),
+    resets_at_once=vmapped_env.RESETS_AT_ONCE,
   )
 
 
@@ -76,10 +79,10 @@ def build(
   """
   env, params = _make(name)
   full_name, given = f'xminigrid:{name}', settings.to_dict()
-  benchmark = given.pop('benchmark')
+  benchmark, at_once = given.pop('benchmark'), given.pop('resets_at_once')
   rules = _load_rules(full_name, benchmark, hasattr(params, 'ruleset'))
   stream = _XMiniGridStream(env, params.replace(**given), rules, full_name)
-  return vmapped_env.VmappedEnvironment(stream, batch_size)
+  return vmapped_env.VmappedEnvironment(stream, batch_size, at_once)
 
 
 class _XMiniGridStream:
