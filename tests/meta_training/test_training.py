@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from disco_rl.config import meta_training as config_lib
 from disco_rl.meta_training import trainer as trainer_lib
 from disco_rl.meta_training import training
 from disco_rl.runs import loop
@@ -13,6 +14,8 @@ NAN = float('nan')
 
 class FakeTrainer:
   """Counts meta-updates; those in `skipped` have no finite gradient."""
+
+  config = config_lib.Config()
 
   def __init__(self, skipped=()):
     self.skipped = skipped
@@ -43,6 +46,8 @@ def test_every_meta_update_has_a_key_and_a_row_of_its_own():
     (2, 7),
     (3, 7),
   ]
+  # Of one agent: two rollouts of 16 steps and 32 of validation, 32 streams.
+  assert [row['env_steps'] for row in rows] == [2048, 4096, 6144]
   *_, step_rng = training.keys(7)
   for i, key in enumerate(trainer.keys):
     np.testing.assert_array_equal(key, jax.random.fold_in(step_rng, i))
