@@ -159,7 +159,9 @@ def _hint(
     ):
       return sentences[mistake]
   expected, array = reference.expected[name], found[name]
-  if expected.dtype.kind == 'f' and _matches(reference, name, -array, expected):
+  if expected.dtype.kind == 'f' and _matches(
+    reference, name, -array.astype(np.float64), expected
+  ):
     return 'the opposite sign'
   if expected.ndim > 1 and len(expected) > 2:
     if _matches(reference, name, array[:-1], expected[1:]):

@@ -1,5 +1,7 @@
 """Cases of a rule's inputs: from a rollout, and their transforms."""
 
+from typing import Any
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -22,7 +24,7 @@ def _from_rollout(x: Arrays) -> Arrays:
     discounts=x['discounts'],
     agent_outs={},
     states={},
-    logits=None,
+    logits=x['rewards'],  # Not read.
   )
   inputs = rule_inputs.inputs_from_rollout(rollout, {})
   return dict(
@@ -70,9 +72,9 @@ def _next_action(x: Arrays) -> Arrays:
 
 
 def _normalize(x: Arrays) -> Arrays:
-  transform = hk.without_apply_rng(
+  transform: Any = hk.without_apply_rng(
     hk.transform_with_state(
-      lambda x: input_transforms.Normalize()(x, None, None, None)
+      lambda y: input_transforms.Normalize()(y, y, y, None)
     )
   )
   params, state = transform.init(jax.random.PRNGKey(0), x['first'])

@@ -128,8 +128,8 @@ def from_meta_state(state: Mapping[str, Any]) -> Arrays:
   return {
     **case_lib.prefixed(flat, 'target_params'),
     **small_rule.from_rnn_state(state['rnn_state']),
-    **case_lib.prefixed(dict(state['adv_ema_state']), 'adv_average'),
-    **case_lib.prefixed(dict(state['td_ema_state']), 'td_average'),
+    **value_cases.from_ema_state(state['adv_ema_state'], 'adv_average'),
+    **value_cases.from_ema_state(state['td_ema_state'], 'td_average'),
   }
 
 
@@ -167,7 +167,7 @@ def eta_of(x: Arrays) -> types.MetaParams:
 
 def _network(x: Arrays) -> Arrays:
   params = small_rule.to_modules(case_lib.under(x, 'params'))
-  return unroll(params, None, x['observations'], None)[0]
+  return dict(unroll(params, None, x['observations'], None)[0])
 
 
 _TARGETS = {
@@ -268,7 +268,8 @@ def _masked_by_arrival(x: Arrays) -> Arrays:
 
 
 def _steps(x: Arrays) -> Arrays:
-  state, outs = to_state(x), {}
+  outs: Arrays = {}
+  state = to_state(x)
   for i in range(NUM_STEPS):
     rollout = {
       name: array[i] for name, array in case_lib.under(x, 'rollouts').items()

@@ -22,7 +22,7 @@ def _rule_inputs(x: Arrays, outs: Mapping[str, Any]) -> types.UpdateRuleInputs:
   return types.UpdateRuleInputs(
     observations=None,
     actions=x['actions'],
-    rewards=None,
+    rewards=x['is_terminal'],  # Not read.
     is_terminal=x['is_terminal'],
     agent_out=outs,
   )

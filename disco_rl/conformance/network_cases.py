@@ -22,7 +22,7 @@ _INPUT = 6
 
 
 def _mixer(x: Arrays) -> Arrays:
-  net = hk.without_apply_rng(
+  net: Any = hk.without_apply_rng(
     hk.transform(lambda x: meta_nets.ActionMixer(_CHANNELS)(x))
   )
   params = small_rule.to_modules(case_lib.under(x, 'blocks'))
@@ -139,7 +139,7 @@ def _rule_inputs(x: Arrays) -> types.UpdateRuleInputs:
 
 
 def _apply(x: Arrays, network: type[meta_nets.LSTM]) -> tuple[Any, Any]:
-  net = hk.without_apply_rng(
+  net: Any = hk.without_apply_rng(
     hk.transform_with_state(
       lambda inputs: network(
         input_option=disco.get_input_option(), name='lstm', **small_rule.NET

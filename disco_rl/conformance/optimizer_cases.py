@@ -91,7 +91,7 @@ def _clip_last(x: Arrays) -> Arrays:
 
 def _weighted_updates(x: Arrays, tx: optax.GradientTransformation) -> Arrays:
   def total(s: jax.Array) -> jax.Array:
-    state, value = tx.init(x['gradients'][0]), 0.0
+    state, value = tx.init(x['gradients'][0]), jnp.zeros([])
     for i, gradient in enumerate(x['gradients']):
       update, state = tx.update(s * gradient + 0.1 * s**2, state)
       value += (i + 1) * jnp.sum(update)

@@ -1,5 +1,7 @@
 """Cases of returns and advantages: V-trace, Retrace, normalisation."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import rlax
@@ -28,16 +30,17 @@ def _importance(x: Arrays) -> Arrays:
   return dict(rho=rho, clipped=jnp.minimum(rho, 1.0))
 
 
-def _trajectory(x: Arrays) -> tuple[jax.Array, ...]:
+def _trajectory(x: Arrays) -> tuple[Any, Any, Any, Any]:
   discounts = 1.0 - x['is_terminal'].astype(x['rewards'].dtype)
   return x['rewards'], x['actions'][:-1], discounts, x['rho']
 
 
 def _vtrace(x: Arrays, shift: int = 0) -> Arrays:
-  rewards, _, discounts, rho = _trajectory({'actions': x['is_terminal'], **x})
+  unused = {'actions': x['is_terminal']}
+  rewards, actions, discounts, rho = _trajectory({**unused, **x})
   outs = value_utils.estimate_values(
     jnp.roll(rewards, shift, axis=0),
-    None,
+    actions,
     discounts,
     rho,
     x['v'],
@@ -105,7 +108,8 @@ def _through_the_end(x: Arrays) -> Arrays:
 
 
 def _average(x: Arrays) -> Arrays:
-  outs, state = {}, AVERAGE.init_state()
+  outs: Arrays = {}
+  state = AVERAGE.init_state()
   for name in ('first', 'second'):
     state = AVERAGE.update_state(x[name], state, None)
     outs |= {
@@ -119,7 +123,8 @@ def _average(x: Arrays) -> Arrays:
 
 
 def _not_debiased(x: Arrays) -> Arrays:
-  mean, square, outs = 0.0, 0.0, {}
+  outs: Arrays = {}
+  mean = square = jnp.zeros([])
   for name in ('first', 'second'):
     mean = DECAY * mean + (1 - DECAY) * x[name].mean()
     square = DECAY * square + (1 - DECAY) * jnp.square(x[name]).mean()
@@ -136,6 +141,12 @@ def _old_statistics(x: Arrays) -> Arrays:
 def ema_state(x: Arrays, name: str) -> types.EmaState:
   """Makes the state of a moving average from the arrays below `name`."""
   return types.EmaState(**case_lib.under(x, name))
+
+
+def from_ema_state(state: types.EmaState | None, name: str) -> Arrays:
+  """Undoes `ema_state`."""
+  assert state is not None
+  return case_lib.prefixed({k: state[k] for k in state}, name)
 
 
 _VALUE_OUTS = {
@@ -181,8 +192,8 @@ def _value_outs(x: Arrays) -> Arrays:
   )
   return {
     **{name: outs[name] for name in _VALUE_OUTS},
-    **case_lib.prefixed(dict(adv_state), 'adv_average'),
-    **case_lib.prefixed(dict(td_state), 'td_average'),
+    **from_ema_state(adv_state, 'adv_average'),
+    **from_ema_state(td_state, 'td_average'),
   }
 
 

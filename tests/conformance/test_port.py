@@ -124,7 +124,7 @@ def test_meta_gradient():
   constants = basics.Switches()
   cases.meta_loss_at(eta, inputs, settings, constants)  # Records them.
 
-  def derivative(direction, step=1e-5):
+  def derivative(direction, step=1e-6):
     losses = []
     for sign in (1, -1):
       constants.replay()
@@ -136,7 +136,8 @@ def test_meta_gradient():
   def check(direction):
     wanted = sum((gradient[k] * direction[k]).sum() for k in eta)
     scale = sum(abs(gradient[k] * direction[k]).sum() for k in eta)
-    assert abs(derivative(direction) - wanted) < 1e-4 * scale
+    # Larger steps cross kinks, of ReLU and of maxima.
+    assert abs(derivative(direction) - wanted) < 2e-5 * scale
 
   check({k: rng.normal(size=x.shape) for k, x in eta.items()})
   for name in eta:
