@@ -244,6 +244,8 @@ def to_bytes(figure: Any, picture_format: str) -> bytes:
   name = metadata.get(picture_format)
   more = {} if name is None else dict(metadata={name: None})
   content = io.BytesIO()
+  for text in figure.findobj(lambda artist: hasattr(artist, 'set_parse_math')):
+    text.set_parse_math(False)  # Names may have dollar signs.
   with importlib.import_module('matplotlib').rc_context(
     {'svg.hashsalt': 'disco_rl'}
   ):
