@@ -26,7 +26,7 @@ def named(name: str, **settings):
   return functools.partial(registry.get_environment, name, **settings)
 
 
-PROCGEN_SEED = 0  # With which a game ends after a few steps.
+PROCGEN_SEED = 3  # With which a game ends after a few random actions.
 
 # Settings with which episodes are short.
 ENVIRONMENTS = {
@@ -43,9 +43,9 @@ ENVIRONMENTS = {
   'atari': named('atari:Pong', max_frames=40),
   'atari_threads': named('atari:Pong', max_frames=40, num_threads=2),
   'tasks': named('tasks:all', families=('catch', 'memory')),
-  'procgen': named('procgen:fruitbot', random_seed=PROCGEN_SEED),
+  'procgen': named('procgen:dodgeball', random_seed=PROCGEN_SEED),
   'procgen_states': named(
-    'procgen:fruitbot', random_seed=PROCGEN_SEED, backend='procgen_gym'
+    'procgen:dodgeball', random_seed=PROCGEN_SEED, backend='procgen_gym'
   ),
   'crafter': named('crafter:reward', length=7, area=12, size=18),
   'nethack': named('nethack:Score', max_episode_steps=7),
