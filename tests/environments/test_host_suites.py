@@ -176,8 +176,8 @@ def test_crafter_without_rewards():
   environments.skip_without('crafter')
   traces = []
   for name in ('reward', 'no_reward'):
-    env = registry.get_environment(f'crafter:{name}', 2, length=50, **CRAFTER)
-    traces.append(environments.play(env, 60))
+    env = registry.get_environment(f'crafter:{name}', 2, length=200, **CRAFTER)
+    traces.append(environments.play(env, 100))
     env.close()
   golden.check_trees_close(traces[0].observation, traces[1].observation, 0)
   assert traces[0].reward.any() and not traces[1].reward.any()

@@ -45,7 +45,7 @@ def skip_without(name: str) -> None:
 
 
 _BACKENDS = dict(procgen_states='procgen_gym')
-PROCGEN_SEED = 0  # With which a game ends after a few steps.
+PROCGEN_SEED = 3  # With which a game ends after a few random actions.
 
 # Settings with which episodes are short.
 ENVIRONMENTS = {
@@ -75,9 +75,9 @@ ENVIRONMENTS = {
   'dm_masked': named('dm:tests.support.masked:DmDoors'),
   'pgx': named('pgx:2048', max_steps=7),
   'pgx_minatar': named('pgx:minatar-breakout', max_steps=7),
-  'procgen': named('procgen:fruitbot', random_seed=PROCGEN_SEED),
+  'procgen': named('procgen:dodgeball', random_seed=PROCGEN_SEED),
   'procgen_states': named(
-    'procgen:fruitbot', random_seed=PROCGEN_SEED, backend='procgen_gym'
+    'procgen:dodgeball', random_seed=PROCGEN_SEED, backend='procgen_gym'
   ),
   'crafter': named('crafter:reward', length=7, area=12, size=18),
   'nethack': named('nethack:Score', max_episode_steps=7),
