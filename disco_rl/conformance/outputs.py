@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 import contextlib
-import math
 import os
 import pathlib
 from typing import Any
@@ -103,7 +102,5 @@ def _from_lists(name: str, lists: Any) -> np.ndarray:
   try:
     numbers = [float(x) for x in level]
   except OverflowError:
-    numbers = [math.inf]
-  if len(numbers) != len(level):
-    raise refusal
+    raise refusal from None
   return np.array(numbers, np.float64).reshape(shape)
