@@ -87,7 +87,7 @@ def _registered(pattern: str) -> Iterable[Listed]:
   for name, entry in registry.ENVIRONMENTS.items():
     if _matches(name, pattern):
       # Functions that make environments have no such attribute.
-      is_jittable = getattr(entry.build, 'is_jittable', None)
+      is_jittable: Any = getattr(entry.build, 'is_jittable', None)
       where = {True: 'device', False: 'host'}.get(is_jittable, '')
       yield Listed(name=name, where='host' if entry.is_on_host else where)
 
