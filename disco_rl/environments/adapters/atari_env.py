@@ -126,11 +126,12 @@ def make_streams(
 
 def _games() -> dict[str, str]:
   """Returns the name of each game's file, by its plain name."""
+  paths = {rom: roms.get_rom_path(rom) for rom in roms.get_all_rom_ids()}
   return {
     _plain(rom): rom
-    for rom in roms.get_all_rom_ids()
+    for rom, path in paths.items()
     # Four games are for two players only; the emulator would end the process.
-    if ale_py.ALEInterface.isSupportedROM(roms.get_rom_path(rom))
+    if path is not None and ale_py.ALEInterface.isSupportedROM(path)
   }
 
 

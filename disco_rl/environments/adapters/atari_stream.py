@@ -112,7 +112,7 @@ class AtariStream:
     step_type = dm_env.StepType.LAST if is_last else dm_env.StepType.MID
     return self._timestep(step_type, reward)
 
-  def snapshot(self) -> dict[str, np.ndarray]:
+  def snapshot(self) -> dict[str, Any]:
     """Returns the state of the emulator, the random numbers and the frames."""
     # Without the emulator's random numbers, which are not used: their saved
     # form differs in length.
@@ -179,7 +179,8 @@ class AtariStream:
 
   def _add_frame(self) -> None:
     """Appends the maximum of both screens to the stacked frames."""
-    np.maximum(*self._screens, out=self._screens[0])
+    first, second = self._screens
+    np.maximum(first, second, out=first)
     frames = np.empty_like(self._frames)
     frames[..., :-1] = self._frames[..., 1:]
     frames[..., -1] = self._resize(self._screens[0])
