@@ -35,22 +35,28 @@ _TARGETS = {
 }
 
 
-def _targets(x: Arrays) -> Arrays:
+def _unroll_rule(x: Arrays) -> tuple[Any, Any, Any]:
+  """Returns the inputs, the targets and the new state of the rule."""
   state, rollout = small_agent.to_state(x), small_agent.to_rollout(x)
   agent_out, _ = small_agent.unroll(state.params, None, x['observations'], None)
+  inputs = rule_inputs.inputs_from_rollout(rollout, agent_out)
   meta_out, meta_state = small_rule.make_rule().unroll_meta_net(
     small_agent.eta_of(x),
     state.params,
     {},
     state.meta_state,
-    rule_inputs.inputs_from_rollout(rollout, agent_out),
+    inputs,
     small_rule.HYPER_PARAMS,
     small_agent.unroll,
     jax.random.PRNGKey(0),
   )
-  return {
-    name: meta_out[name] for name in _TARGETS
-  } | small_agent.from_meta_state(meta_state)
+  return inputs, meta_out, meta_state
+
+
+def _targets(x: Arrays) -> Arrays:
+  _, meta_out, meta_state = _unroll_rule(x)
+  targets = {name: meta_out[name] for name in _TARGETS}
+  return targets | small_agent.from_meta_state(meta_state)
 
 
 def _targets_from_target_network(x: Arrays) -> Arrays:
@@ -92,32 +98,12 @@ def _target_after_update(x: Arrays) -> Arrays:
 
 def _masked_by_arrival(x: Arrays) -> Arrays:
   """Weighs steps by discounts[1:], with the same ends of episodes."""
-  state, rollout = small_agent.to_state(x), small_agent.to_rollout(x)
-  targets, _ = small_rule.make_rule().unroll_meta_net(
-    small_agent.eta_of(x),
-    state.params,
-    {},
-    state.meta_state,
-    rule_inputs.inputs_from_rollout(
-      rollout,
-      small_agent.unroll(state.params, None, x['observations'], None)[0],
-    ),
-    small_rule.HYPER_PARAMS,
-    small_agent.unroll,
-    jax.random.PRNGKey(0),
-  )
+  inputs, targets, _ = _unroll_rule(x)
+  rule, costs = small_rule.make_rule(), small_rule.HYPER_PARAMS
+  loss, _ = rule.agent_loss(inputs, targets, costs, False)
+  more, _ = rule.agent_loss_no_meta(inputs, targets, costs)
   mask = jnp.asarray(x['discounts'][1:] > 0, jnp.float32)
-  costs = small_rule.HYPER_PARAMS
-
-  def loss_fn(params: Any) -> jax.Array:
-    outs = small_agent.unroll(params, None, x['observations'], None)[0]
-    inputs = rule_inputs.inputs_from_rollout(rollout, outs)
-    rule = small_rule.make_rule()
-    loss, _ = rule.agent_loss(inputs, targets, costs, False)
-    more, _ = rule.agent_loss_no_meta(inputs, targets, costs)
-    return jnp.sum((loss + more) * mask) / (jnp.sum(mask) + 1e-8)
-
-  return dict(loss=loss_fn(state.params))
+  return dict(loss=jnp.sum((loss + more) * mask) / (jnp.sum(mask) + 1e-8))
 
 
 def _steps(x: Arrays) -> Arrays:
