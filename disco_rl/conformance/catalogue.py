@@ -3,6 +3,7 @@
 The first one that departs thus shows where to look.
 """
 
+from disco_rl.conformance import average_cases
 from disco_rl.conformance import case as case_lib
 from disco_rl.conformance import input_cases
 from disco_rl.conformance import learner_cases
@@ -19,6 +20,7 @@ CASES: dict[str, case_lib.Case] = {
     *scalar_cases.CASES,
     *input_cases.CASES,
     *value_cases.CASES,
+    *average_cases.CASES,
     *network_cases.CASES,
     *loss_cases.CASES,
     *optimizer_cases.CASES,

@@ -8,9 +8,9 @@ import optax
 
 from disco_rl import types
 from disco_rl.conformance import case as case_lib
-from disco_rl.conformance import learner_cases
 from disco_rl.conformance import optimizer_cases
 from disco_rl.conformance import samples
+from disco_rl.conformance import small_agent
 from disco_rl.conformance import small_rule
 from disco_rl.learning import learner_step
 
@@ -62,7 +62,7 @@ def _meta_loss(
   x: Arrays,
   learner: learner_step.LearnerStep,
 ) -> tuple[jax.Array, Any]:
-  state, target_terms = learner_cases.to_state(x), []
+  state, target_terms = small_agent.to_state(x), []
   for i in range(NUM_UPDATES):
     rollout = {
       name: array[i] for name, array in case_lib.under(x, 'rollouts').items()
@@ -70,7 +70,7 @@ def _meta_loss(
     state, out = learner.update(
       eta,
       state,
-      learner_cases.to_rollout(rollout),
+      small_agent.to_rollout(rollout),
       jax.random.PRNGKey(0),
       whole_outputs=True,
     )
@@ -78,9 +78,7 @@ def _meta_loss(
     rule = small_rule.make_rule()
     target_terms.append(rule.target_terms(out.meta_out, None))
   valid = case_lib.under(x, 'validation')
-  outs, _ = learner_cases.unroll(
-    state.params, None, valid['observations'], None
-  )
+  outs, _ = small_agent.unroll(state.params, None, valid['observations'], None)
   means = jax.tree.map(lambda *terms: sum(terms) / NUM_UPDATES, *target_terms)
   terms = {**_validation_terms(valid, outs), **means}
   return _weighted(terms), (terms, state)
@@ -89,9 +87,9 @@ def _meta_loss(
 def _gradient(
   x: Arrays, optimizer: optax.GradientTransformation | None = None
 ) -> Arrays:
-  learner = learner_cases.make_learner(optimizer)
+  learner = small_agent.make_learner(optimizer)
   (loss, (terms, state)), grads = jax.value_and_grad(_meta_loss, has_aux=True)(
-    learner_cases.eta_of(x), x, learner
+    small_agent.eta_of(x), x, learner
   )
   flat = small_rule.from_modules
   return {
@@ -181,10 +179,8 @@ CASES = (
     ),
     inputs={
       **small_rule.ETA,
-      **learner_cases.STATE,
-      **{
-        f'rollouts/{k}': f'[2] × {v}' for k, v in learner_cases.ROLLOUT.items()
-      },
+      **small_agent.STATE,
+      **{f'rollouts/{k}': f'[2] × {v}' for k, v in small_agent.ROLLOUT.items()},
       'validation/observations': '[T+1, B, D] of the validation trajectory',
       **_VALIDATION,
     },
@@ -194,9 +190,9 @@ CASES = (
       'gradient/': 'the gradient in each array of η',
     },
     make_inputs=lambda s: {
-      **learner_cases.sample_learner(s),
+      **small_agent.sample_learner(s),
       **case_lib.prefixed(
-        learner_cases.sample_rollouts(s, NUM_UPDATES), 'rollouts'
+        small_agent.sample_rollouts(s, NUM_UPDATES), 'rollouts'
       ),
       'validation/observations': s.normal(_T + 1, _B, samples.D),
       'validation/actions': s.actions(_T + 1, _B),
@@ -204,7 +200,7 @@ CASES = (
     },
     compute=_gradient,
     settings=dict(
-      learner_cases.SETTINGS, num_inner_updates=NUM_UPDATES, weights=WEIGHTS
+      small_agent.SETTINGS, num_inner_updates=NUM_UPDATES, weights=WEIGHTS
     ),
     tolerance=1e-3,
     own_tolerances={

@@ -12,6 +12,7 @@ import haiku as hk
 import jax
 import numpy as np
 
+from disco_rl.conformance import average_cases
 from disco_rl.conformance import case as case_lib
 from disco_rl.conformance import samples
 from disco_rl.conformance import value_cases
@@ -45,8 +46,8 @@ SETTINGS: dict[str, Any] = dict(
   value_discount=value_cases.DISCOUNT,
   num_bins=samples.BINS,
   max_abs_value=samples.MAX_ABS_VALUE,
-  moving_average_decay=value_cases.DECAY,
-  moving_average_eps=value_cases.EPS,
+  moving_average_decay=average_cases.DECAY,
+  moving_average_eps=average_cases.EPS,
 )
 
 _LIFE_LONG = 'lstm/~/meta_lstm/~unroll'
@@ -81,8 +82,8 @@ def make_rule() -> disco.DiscoUpdateRule:
     value_discount=value_cases.DISCOUNT,
     max_abs_value=samples.MAX_ABS_VALUE,
     num_bins=samples.BINS,
-    moving_average_decay=value_cases.DECAY,
-    moving_average_eps=value_cases.EPS,
+    moving_average_decay=average_cases.DECAY,
+    moving_average_eps=average_cases.EPS,
   )
 
 
