@@ -111,5 +111,6 @@ def test_minimum_versions_are_those_of_the_extras():
   for name, family in registry.FAMILIES.items():
     if family.package is None or family.minimum is None:
       continue
-    requirement = f'{family.package.replace("_", "-")}>={family.minimum}'
-    assert requirement in extras[family.extra], name
+    distribution = family.package.replace('_', '-')
+    requirements = {f'{distribution}{x}{family.minimum}' for x in ('>=', '==')}
+    assert requirements & {*extras[family.extra]}, name
