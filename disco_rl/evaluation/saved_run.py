@@ -58,6 +58,7 @@ class SavedRun:
     rows: the table of metrics.
     rule: the rule; its `eta` is None if it has no parameters.
     env_fn: makes the run's environment from a batch size and a seed.
+    env_name: its name.
   """
 
   agent: agent_lib.Agent
@@ -66,6 +67,7 @@ class SavedRun:
   rows: list[metrics.Row]
   rule: rule_lib.Rule
   env_fn: registry.EnvironmentFn
+  env_name: str = ''
 
   def play(
     self,
@@ -152,6 +154,46 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
     rows=metrics.read_csv(folder.metrics_path),
     rule=plan.rule,
     env_fn=env_fn,
+    env_name=env_name,
+  )
+
+
+def load_learner(
+  path: str | os.PathLike[str], run: SavedRun, seed: int
+) -> agent_lib.LearnerState:
+  """Loads the learner of one agent, with the rule's state, from a checkpoint.
+
+  Args:
+    path: path of the run's folder.
+    run: the run, from `load_run`.
+    seed: seed of the agent, one of `run.params`.
+
+  Returns:
+    The learner of the last checkpoint.
+
+  Raises:
+    RunFolderError: if the folder has no checkpoint of one process.
+  """
+  folder = run_folder.RunFolder.view(path)
+  found = states.find(folder.state_path)
+  if found is None or found.is_dir():
+    raise run_folder.RunFolderError(
+      f'{folder.path} holds no checkpoint of one process '
+      f"({folder.state_path.name}), which has the state of the agent's rule"
+    )
+  like = jax.eval_shape(
+    lambda: run.agent.initial_learner_state(jax.random.PRNGKey(0))
+  )
+  seeds = list(run.settings.seeds)
+  learners = checkpoint.load(found, _stacked(like, len(seeds)), part='learner')
+  k = seeds.index(seed)
+  return jax.tree.map(lambda x: x[k], learners)
+
+
+def _stacked(like: Any, number: int) -> Any:
+  """Adds an axis of seeds to specs."""
+  return jax.tree.map(
+    lambda x: types.ArraySpec((number, *x.shape), x.dtype), like
   )
 
 
@@ -177,10 +219,9 @@ def _load_params(
     raise run_folder.RunFolderError(
       f'{folder.path} holds neither final parameters nor a checkpoint yet'
     )
-  stacked = jax.tree.map(
-    lambda x: types.ArraySpec((len(seeds), *x.shape), x.dtype), like
+  params = checkpoint.load(
+    found, _stacked(like, len(seeds)), part='learner/params'
   )
-  params = checkpoint.load(found, stacked, part='learner/params')
   return {
     seed: jax.tree.map(lambda x, k=k: x[k], params)
     for k, seed in enumerate(seeds)
