@@ -234,7 +234,12 @@ def curves(result: Any) -> Any:
     }
     for task in result.suite.tasks
   }
-  return plots.grid(panels, 'average_return', x='env_steps')
+  return plots.grid(
+    panels,
+    'average_return',
+    x='env_steps',
+    title=f'Learning curves in the suite {result.suite.name}',
+  )
 
 
 def profiles(result: Any) -> Any:
@@ -259,7 +264,12 @@ def profiles(result: Any) -> Any:
     for rule, own in by_rule.items()
     if own.size
   }
-  return plots.bands(bands, 'normalised score', 'fraction of runs above it')
+  return plots.bands(
+    bands,
+    'normalised score (0: random, 1: best tuned rule)',
+    'fraction of runs with a higher score',
+    'How many runs exceed each score',
+  )
 
 
 def sample_efficiency(result: Any) -> Any:
@@ -281,7 +291,12 @@ def sample_efficiency(result: Any) -> Any:
     )
     for rule in (result.rules if kept else ())
   }
-  return plots.bands(bands, 'fraction of the budget', 'interquartile mean')
+  return plots.bands(
+    bands,
+    'fraction of the environment steps of each task',
+    'interquartile mean of normalised scores',
+    'Scores during training',
+  )
 
 
 def _mean(result: Any, rule: str, task: str) -> str:

@@ -9,7 +9,7 @@ and, with --eval-every, those of fresh agents.
 """
 
 import argparse
-import dataclasses
+from collections.abc import Sequence
 import pathlib
 from typing import Any
 
@@ -17,13 +17,13 @@ import numpy as np
 
 from disco_rl import installation
 from disco_rl.cli import errors
+from disco_rl.cli import run_names
 from disco_rl.cli import tables
 from disco_rl.meta_training import evaluation_tables
 from disco_rl.meta_training import pictures
-from disco_rl.runs import config_entries
 from disco_rl.runs import metrics
+from disco_rl.runs import plot_style
 from disco_rl.runs import plots
-from disco_rl.runs import run_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,15 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     '--out',
     default='comparison.png',
     metavar='FILE',
-    help='file of the picture (default: comparison.png)',
+    help='file of the picture, .png, .svg, .pdf, ... (default: comparison.png)',
   )
   add('--overwrite', action='store_true', help='replace --out if it exists')
   add(
     '--x',
     choices=('iteration', 'env_steps'),
     default='iteration',
-    help='horizontal axis (default: iteration; for runs of meta-train, the '
-    'meta-update)',
+    help='horizontal axis; the other one is drawn above if all runs have the '
+    'same number of environment steps per iteration (default: iteration; for '
+    'runs of meta-train, the meta-update)',
   )
   add(
     '--column',
@@ -61,16 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
       raise errors.UsageError(
         f'{out} exists already: replace it with --overwrite'
       )
-    runs = [_read(pathlib.Path(path)) for path in arguments.runs]
-    commands = {run.config['command'] for run in runs}
-    if len(commands) > 1:
-      raise errors.UsageError(
-        'runs of eval and of meta-train measure different things and cannot be '
-        'drawn in one picture: compare those of one command at a time'
-      )
+    runs = [run_names.read(pathlib.Path(path)) for path in arguments.runs]
     compare = dict(eval=_compare_agents)
     compare['meta-train'] = _compare_rules
-    table, figure = compare[commands.pop()](runs, arguments)
+    command = run_names.check_one_command(runs)
+    table, figure = compare[command](runs, arguments)
     if figure is not None:
       plots.save(figure, out)
   print(table)
@@ -81,39 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
   return 0
 
 
-@dataclasses.dataclass(frozen=True)
-class _Run:
-  """A run to compare: its folder, config and rows of metrics."""
-
-  path: pathlib.Path
-  config: dict[str, Any]
-  rows: list[metrics.Row]
-
-
-def _read(path: pathlib.Path) -> _Run:
-  config = run_folder.read_config(path)
-  if config.get('command') not in ('eval', 'meta-train'):
-    raise errors.UsageError(
-      f'{path} is not a run of disco-rl eval or disco-rl meta-train'
-    )
-  rows = metrics.read_csv(path / 'metrics.csv')
-  if not rows:
-    raise errors.UsageError(f'{path} has no metrics yet')
-  config_entries.check(path, config, ('request',))
-  return _Run(path, config, rows)
-
-
-def _by_name(runs: list[_Run]) -> dict[str, _Run]:
-  """Names runs by their rule, with the path if an earlier run has that name."""
-  named: dict[str, _Run] = {}
-  for run in runs:
-    name = run.config['rule']
-    named[f'{name} ({run.path})' if name in named else name] = run
-  return named
-
-
 def _compare_agents(
-  runs: list[_Run], arguments: argparse.Namespace
+  runs: list[run_names.Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
   """Compares runs of `eval`; returns a table, and a figure or None."""
   for run in runs:
@@ -122,12 +87,7 @@ def _compare_agents(
         raise errors.UsageError(f'{run.path}/metrics.csv has no {column}')
   figure = None
   if plots.is_available():
-    figure = plots.learning_curves(
-      {name: run.rows for name, run in _by_name(runs).items()},
-      arguments.column or 'average_return',
-      arguments.x,
-      ', '.join(sorted({run.config['request']['env'] for run in runs})),
-    )
+    figure = draw_agents(runs, arguments.column, arguments.x)
   table = tables.format_table(
     ('run', 'rule', 'env', 'seeds', 'iterations', 'last 100', 'whole run'),
     [_line(str(run.path), run.config, run.rows) for run in runs],
@@ -135,8 +95,48 @@ def _compare_agents(
   return table, figure
 
 
+def draw_agents(
+  runs: Sequence[run_names.Run],
+  column: str | None = None,
+  x: str = 'iteration',
+) -> Any:
+  """Draws the learning curves of runs of `eval`.
+
+  Args:
+    runs: the runs.
+    column: column of the vertical axis; None for average returns.
+    x: column of the horizontal axis.
+
+  Returns:
+    A matplotlib figure.
+  """
+  names = run_names.of_evaluations(runs)
+  tables_of = {name: run for name, run in zip(names, runs, strict=True)}
+  envs = list(dict.fromkeys(run.env for run in runs))
+  column, limits = column or 'average_return', {}
+  title = 'Learning curves'
+  if column == 'average_return':
+    limits = {env: run_names.return_limits([env]) for env in envs}
+  else:
+    title = f'{plot_style.name(column)} during training'.capitalize()
+  if len(envs) > 1:  # Their returns differ in scale.
+    panels = {
+      env: {name: run.rows for name, run in tables_of.items() if run.env == env}
+      for env in envs
+    }
+    return plots.grid(panels, column, x=x, limits=limits, title=title)
+  of_rule = f' of {names[0]}' if len(runs) == 1 else ''
+  return plots.learning_curves(
+    {name: run.rows for name, run in tables_of.items()},
+    column,
+    x,
+    f'{title}{of_rule} on {envs[0]}',
+    limits.get(envs[0]),
+  )
+
+
 def _compare_rules(
-  runs: list[_Run], arguments: argparse.Namespace
+  runs: list[run_names.Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
   """Compares runs of `meta-train`; returns a table, and a figure or None."""
   if arguments.x != 'iteration':
@@ -146,8 +146,8 @@ def _compare_rules(
     )
   panels: dict[str, dict[str, list[metrics.Row]]] = {}
   lines = []
-  are_unique = len({run.path.name for run in runs}) == len(runs)
-  for run in runs:
+  limits: dict[str, Any] = {}
+  for name, run in zip(run_names.of_folders(runs), runs, strict=True):
     drawn = {}
     if arguments.column:
       drawn[arguments.column] = _column(run.rows, arguments.column)
@@ -161,9 +161,9 @@ def _compare_rules(
       if not arguments.column:
         drawn[f'return of agents in training: {env}'] = returns
         drawn[f'return of fresh agents: {env}'] = _column(fresh, 'final_return')
+        limits |= dict.fromkeys(drawn, run_names.return_limits([env]))
     for title, rows in drawn.items():
       if rows:
-        name = run.path.name if are_unique else str(run.path)
         panels.setdefault(title, {})[name] = rows
   table = tables.format_table(
     (
@@ -179,7 +179,10 @@ def _compare_rules(
     ),
     lines,
   )
-  figure = plots.grid(panels, 'value') if plots.is_available() else None
+  figure = None
+  if plots.is_available():
+    title = f'Meta-training of {", ".join(run_names.of_folders(runs))}'
+    figure = plots.grid(panels, 'value', limits=limits, title=title)
   return table, figure
 
 
@@ -195,7 +198,7 @@ def _column(rows: list[metrics.Row], column: str) -> list[metrics.Row]:
 
 
 def _rule_line(
-  run: _Run,
+  run: run_names.Run,
   env: str,
   column: str | None,
   fresh: list[metrics.Row],

@@ -25,6 +25,8 @@ _COMMANDS = {
     'compare rules over environments and seeds',
   ),
   'compare': ('compare_command', 'draw several runs in one picture'),
+  'play': ('play_command', 'play episodes with a trained agent, and show them'),
+  'report': ('report_command', 'show runs on one page, a file of HTML'),
   'rules': ('rules_command', 'list the known rules'),
 }
 

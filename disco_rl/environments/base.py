@@ -12,6 +12,7 @@ import numpy as np
 
 from disco_rl import types
 from disco_rl import utils
+from disco_rl.environments import rendering
 
 
 @types.chex_dataclass(frozen=True)
@@ -131,6 +132,38 @@ class Environment(abc.ABC):
     """
     del snapshot
     raise NotImplementedError(f'{type(self).__name__} cannot make snapshots')
+
+  def render(self, states: Any, observation: Any) -> Any:
+    """Draws the first stream as it is after `reset` or `step`.
+
+    Optional. By default, an observation that is an image or a board is drawn
+    (`rendering.picture`). Others may draw from their state, or ask a simulator,
+    which `showing.drawable_settings` prepares for it.
+
+    Args:
+      states: from `reset` or `step`.
+      observation: leaves [B, ...], of the same timestep.
+
+    Returns:
+      uint8, [H, W, 3], with one pixel per cell of a board; None if the
+      environment cannot be drawn.
+    """
+    del states
+    return rendering.picture(jax.tree.map(lambda x: x[0], observation))
+
+  def render_end(self, states: Any, actions: types.Array) -> Any:
+    """Draws the state in which an episode of the first stream ended.
+
+    It is in no timestep, since streams are reset within the last step.
+
+    Args:
+      states: before the last step.
+      actions: [B], those of the last step.
+
+    Returns:
+      See `render`; None if the state is not known, the default.
+    """
+    del states, actions
 
   def close(self) -> None:  # noqa: B027
     """Frees the environment's resources; does nothing by default."""

@@ -15,6 +15,7 @@ from disco_rl.config import batching as batching_lib
 from disco_rl.config import requests
 from disco_rl.config import resolve
 from disco_rl.environments import registry
+from disco_rl.environments import showing
 from disco_rl.evaluation import population as population_lib
 from disco_rl.evaluation import training
 from disco_rl.learning import actors
@@ -212,8 +213,11 @@ class Plan(plan_lib.Plan):
 
   def _draw(self, rows: list[metrics.Row], path: pathlib.Path) -> None:
     if plots.is_available() and rows:
+      env = str(self.request['env'])
       figure = plots.learning_curves(
-        {self.rule.name: rows}, title=str(self.request['env'])
+        {self.rule.name: rows},
+        title=f'Learning curves of {self.rule.name} on {env}',
+        limits=showing.return_range(env),
       )
       plots.save(figure, path)
 

@@ -4,13 +4,15 @@
 run = disco_rl.load_run('runs/catch-disco_103')
 print(run.rows[-1]['average_return'], run.settings.agent.learning_rate)
 print(run.play().total_return)
+run.play(render=True).save('episode.gif')
 ```
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from ml_collections import config_dict
@@ -22,28 +24,15 @@ from disco_rl import schema
 from disco_rl import types
 from disco_rl.config import arguments
 from disco_rl.config import checks
-from disco_rl.environments import base
 from disco_rl.environments import registry
-from disco_rl.evaluation import agent_loop
+from disco_rl.environments import showing
 from disco_rl.evaluation import plan as plan_lib
+from disco_rl.evaluation import player
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import checkpoint
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 from disco_rl.runs import states
-
-
-class Episode(NamedTuple):
-  """One episode of T steps, on the host."""
-
-  observations: Any  # Tree of [T, ...], before each action.
-  actions: np.ndarray  # [T]
-  rewards: np.ndarray  # [T], received after each action.
-
-  @property
-  def total_return(self) -> float:
-    """The sum of all rewards."""
-    return float(self.rewards.sum())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +47,8 @@ class SavedRun:
     rows: the table of metrics.
     rule: the rule; its `eta` is None if it has no parameters.
     env_fn: makes the run's environment from a batch size and a seed.
-    env_name: its name.
+    drawable_env_fn: makes it in such a way that it can be drawn; None if
+      `env_fn` does.
   """
 
   agent: agent_lib.Agent
@@ -67,7 +57,7 @@ class SavedRun:
   rows: list[metrics.Row]
   rule: rule_lib.Rule
   env_fn: registry.EnvironmentFn
-  env_name: str = ''
+  drawable_env_fn: registry.EnvironmentFn | None = None
 
   def play(
     self,
@@ -76,7 +66,8 @@ class SavedRun:
     episode_seed: int = 0,
     greedy: bool = False,
     max_steps: int = 100_000,
-  ) -> Episode:
+    render: bool = False,
+  ) -> player.Episode:
     """Plays one episode with a trained agent.
 
     Args:
@@ -84,12 +75,46 @@ class SavedRun:
       episode_seed: seed of the environment and of the sampled actions.
       greedy: whether to take the most likely action instead of sampling.
       max_steps: number of steps after which the episode is cut off.
+      render: whether the episode has frames, which `Episode.save` writes.
 
     Returns:
       The episode.
 
     Raises:
-      ValueError: if the run has no such seed, or an argument is not valid.
+      ValueError: if the run has no such seed, an argument is not valid, or the
+        environment cannot be drawn.
+    """
+    arguments.check_flag('render', render)
+    frames: list[np.ndarray] = []
+    episode = self.play_to(
+      frames.append if render else None,
+      seed,
+      episode_seed=episode_seed,
+      greedy=greedy,
+      max_steps=max_steps,
+    )
+    return dataclasses.replace(episode, frames=tuple(frames))
+
+  def play_to(
+    self,
+    on_frame: Callable[[np.ndarray], None] | None,
+    seed: int | None = None,
+    *,
+    episode_seed: int = 0,
+    greedy: bool = False,
+    max_steps: int = 100_000,
+  ) -> player.Episode:
+    """Plays one episode, and passes on every picture at once.
+
+    Args:
+      on_frame: called with every picture, uint8 [H, W, 3]; None for none.
+      seed: see `play`, as all others.
+      episode_seed: see `play`.
+      greedy: see `play`.
+      max_steps: see `play`.
+
+    Returns:
+      The episode, without frames.
     """
     seed = min(self.params) if seed is None else seed
     seed = fields.check(fields.SEED, 'seed', seed)
@@ -100,19 +125,23 @@ class SavedRun:
       raise ValueError(
         f'the run has the seeds {sorted(self.params)}, not {seed}'
       )
-    env = self.env_fn(1, episode_seed)
-    try:
-      return _play(
-        self.agent,
-        self.params[seed],
-        env,
-        agent_loop.task_rng(jax.random.PRNGKey(seed)),
-        episode_seed,
-        greedy,
-        max_steps,
-      )
-    finally:
-      env.close()
+    a_player = self._player if on_frame is None else self._drawing_player
+    return a_player.play(
+      self.params[seed],
+      agent_seed=seed,
+      episode_seed=episode_seed,
+      greedy=greedy,
+      max_steps=max_steps,
+      on_frame=on_frame,
+    )
+
+  @functools.cached_property
+  def _player(self) -> player.Player:
+    return player.Player(self.agent, self.env_fn)
+
+  @functools.cached_property
+  def _drawing_player(self) -> player.Player:
+    return player.Player(self.agent, self.drawable_env_fn or self.env_fn)
 
 
 def load_run(path: str | os.PathLike[str]) -> SavedRun:
@@ -137,11 +166,53 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
       f'agent; its rule is disco_rl.load_rule({str(folder.path)!r})'
     )
   plan = plan_lib.plan_of_folder(folder)
+  return _saved_run(
+    plan,
+    metrics.read_csv(folder.metrics_path),
+    lambda an_agent: _load_params(folder, an_agent, plan.settings.seeds),
+  )
+
+
+def load_agent(
+  request: Mapping[str, Any], params: str | os.PathLike[str]
+) -> SavedRun:
+  """Loads an agent from a file of parameters, without the folder of its run.
+
+  Args:
+    request: what the agent was trained with: its `rule`, its `env` and, if they
+      are not the default, network and settings; see `resolve.EVALUATION`.
+    params: path of `params_SEED.npz`.
+
+  Returns:
+    A run with the agent, its parameters, and no rows.
+
+  Raises:
+    ValueError: if the request is not valid.
+    UnreadableFileError: if the file does not have such parameters.
+  """
+  fields.check_path('the file of parameters', params)
+  plan = plan_lib.Plan(request)
+  seed = plan.settings.seeds[0]
+  return _saved_run(
+    plan, [], lambda an_agent: {seed: checkpoint.load(params, _like(an_agent))}
+  )
+
+
+def _saved_run(
+  plan: plan_lib.Plan,
+  rows: list[metrics.Row],
+  load: Callable[[agent_lib.Agent], dict[int, types.AgentParams]],
+) -> SavedRun:
+  """Makes a run from its plan, rows, and a function that loads parameters."""
   settings, env_name = plan.settings, plan.request['env']
   env_settings = dict(settings.env)
   if checks.has_workers(env_name):
     env_settings['num_workers'] = 0  # For the one stream of an episode.
   env_fn = registry.environment_fn(env_name, **env_settings)
+  drawable = showing.drawable_settings(env_name, env_settings)
+  drawable_env_fn = None
+  if drawable != env_settings:
+    drawable_env_fn = registry.environment_fn(env_name, **drawable)
   env = env_fn(1, 0)
   try:
     an_agent = agent_lib.Agent.for_environment(env, settings.agent)
@@ -149,51 +220,19 @@ def load_run(path: str | os.PathLike[str]) -> SavedRun:
     env.close()
   return SavedRun(
     agent=an_agent,
-    params=_load_params(folder, an_agent, settings.seeds),
+    params=load(an_agent),
     settings=settings.lock(),
-    rows=metrics.read_csv(folder.metrics_path),
+    rows=rows,
     rule=plan.rule,
     env_fn=env_fn,
-    env_name=env_name,
+    drawable_env_fn=drawable_env_fn,
   )
 
 
-def load_learner(
-  path: str | os.PathLike[str], run: SavedRun, seed: int
-) -> agent_lib.LearnerState:
-  """Loads the learner of one agent, with the rule's state, from a checkpoint.
-
-  Args:
-    path: path of the run's folder.
-    run: the run, from `load_run`.
-    seed: seed of the agent, one of `run.params`.
-
-  Returns:
-    The learner of the last checkpoint.
-
-  Raises:
-    RunFolderError: if the folder has no checkpoint of one process.
-  """
-  folder = run_folder.RunFolder.view(path)
-  found = states.find(folder.state_path)
-  if found is None or found.is_dir():
-    raise run_folder.RunFolderError(
-      f'{folder.path} holds no checkpoint of one process '
-      f"({folder.state_path.name}), which has the state of the agent's rule"
-    )
-  like = jax.eval_shape(
-    lambda: run.agent.initial_learner_state(jax.random.PRNGKey(0))
-  )
-  seeds = list(run.settings.seeds)
-  learners = checkpoint.load(found, _stacked(like, len(seeds)), part='learner')
-  k = seeds.index(seed)
-  return jax.tree.map(lambda x: x[k], learners)
-
-
-def _stacked(like: Any, number: int) -> Any:
-  """Adds an axis of seeds to specs."""
-  return jax.tree.map(
-    lambda x: types.ArraySpec((number, *x.shape), x.dtype), like
+def _like(an_agent: agent_lib.Agent) -> types.AgentParams:
+  """Returns the shapes of an agent's parameters."""
+  return jax.eval_shape(
+    lambda: an_agent.initial_learner_state(jax.random.PRNGKey(0)).params
   )
 
 
@@ -203,9 +242,7 @@ def _load_params(
   seeds: Sequence[int],
 ) -> dict[int, types.AgentParams]:
   """Loads the parameters of every seed, from their files or the checkpoint."""
-  like = jax.eval_shape(
-    lambda: an_agent.initial_learner_state(jax.random.PRNGKey(0)).params
-  )
+  like = _like(an_agent)
   finals = {seed: folder.params_path(seed) for seed in seeds}
   if all(path.exists() for path in finals.values()):
     return {seed: checkpoint.load(path, like) for seed, path in finals.items()}
@@ -219,44 +256,11 @@ def _load_params(
     raise run_folder.RunFolderError(
       f'{folder.path} holds neither final parameters nor a checkpoint yet'
     )
-  params = checkpoint.load(
-    found, _stacked(like, len(seeds)), part='learner/params'
+  stacked = jax.tree.map(
+    lambda x: types.ArraySpec((len(seeds), *x.shape), x.dtype), like
   )
+  params = checkpoint.load(found, stacked, part='learner/params')
   return {
     seed: jax.tree.map(lambda x, k=k: x[k], params)
     for k, seed in enumerate(seeds)
   }
-
-
-def _play(
-  agent: agent_lib.Agent,
-  params: types.AgentParams,
-  env: base.Environment,
-  task_rng: jax.Array,
-  seed: int,
-  greedy: bool,
-  max_steps: int,
-) -> Episode:
-  env_rng, net_rng, rng = jax.random.split(jax.random.PRNGKey(seed), 3)
-  step_env: Callable[..., Any] = env.step
-  if env.is_jittable:
-    step_env = jax.jit(step_env)
-  step_agent = jax.jit(agent.actor_step)
-  env_state, timestep = env.reset_shard(task_rng, env_rng)
-  net_state = agent.initial_actor_state(net_rng)
-  steps: list[Any] = []
-  is_last = False
-  while not is_last and len(steps) < max_steps:
-    rng, step_rng = jax.random.split(rng)
-    acted, net_state = step_agent(params, step_rng, timestep, net_state)
-    actions = np.asarray(
-      acted.logits.argmax(axis=-1) if greedy else acted.actions
-    )
-    observation = timestep.observation
-    env_state, timestep = step_env(env_state, actions)
-    is_last = timestep.is_last[0]
-    steps.append((observation, actions, timestep.reward))
-  observations, taken, rewards = jax.tree.map(
-    lambda *xs: np.stack([np.asarray(x)[0] for x in xs]), *steps
-  )
-  return Episode(observations, taken, rewards)

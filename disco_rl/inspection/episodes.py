@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from disco_rl import types
+from disco_rl.environments import rendering
 
 
 class Strip(NamedTuple):
@@ -75,35 +76,19 @@ def first_episode(
 
 
 def frames(observations: np.ndarray | None) -> list[np.ndarray] | None:
-  """Renders observations that are images.
+  """Draws observations that are boards or images.
 
   Args:
     observations: [T, ...], or None.
 
   Returns:
-    T images [rows, columns, 3] in [0, 1]; None for observations of another
-    kind, such as vectors. Channels that are no colours, such as the objects of
-    MinAtar, each get a colour of their own.
+    T pictures of uint8, [rows, columns, 3]; None for observations of another
+    kind, such as vectors.
   """
-  if observations is None or observations.ndim not in (3, 4):
+  if observations is None or not len(observations):
     return None
-  x = np.asarray(observations, np.float64)
-  if x.ndim == 3:
-    x = x[..., None]
-  if min(x.shape[1:3]) < 3 or x.shape[-1] > 64:
-    return None
-  low, high = x.min(), x.max()
-  x = (x - low) / ((high - low) or 1.0)
-  if x.shape[-1] == 3 and high > 1:  # Colours.
-    return list(x)
-  number = x.shape[-1]
-  if number == 1:
-    return list(np.repeat(x, 3, axis=-1))
-  angle = 2 * np.pi * np.arange(number) / number
-  colours = 0.5 + 0.5 * np.stack(
-    [np.cos(angle), np.cos(angle - 2.1), np.cos(angle + 2.1)], axis=-1
-  )
-  return list(np.clip(np.max(x[..., None] * colours, axis=-2), 0, 1))
+  pictures = [rendering.picture(observation) for observation in observations]
+  return None if pictures[0] is None else pictures  # type: ignore[return-value]
 
 
 def _divergences(x: np.ndarray) -> np.ndarray:

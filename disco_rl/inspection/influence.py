@@ -57,41 +57,41 @@ def influences(view: targets.View, scene: targets.Scene) -> list[Influence]:
   names = inputs_lib.names_of(view, scene)
 
   @jax.jit
-  def measure(scene: targets.Scene) -> dict[str, dict[str, tuple]]:
-    intact = targets.compute(view, scene)
-    return {name: _of_input(view, scene, name, intact) for name in names}
+  def compute(
+    scene: targets.Scene, scales: types.Array, is_left_out: types.Array
+  ) -> dict[str, jax.Array]:
+    def change(i: int, name: str) -> inputs_lib.Change:
+      def changed(x: types.Array) -> jax.Array:
+        x = jnp.asarray(x, jnp.float32)
+        without = inputs_lib.ablation_of(name)(x)
+        return jnp.where(is_left_out[i], without, x * scales[i])
 
-  found = jax.tree.map(float, measure(scene))
-  return [
-    Influence(view.name, source, target, *numbers)
-    for source, by_target in found.items()
-    for target, numbers in by_target.items()
-  ]
+      return changed
 
+    changes = {name: change(i, name) for i, name in enumerate(names)}
+    return inputs_lib.compute_changed(view, scene, changes)
 
-def _of_input(
-  view: targets.View,
-  scene: targets.Scene,
-  source: str,
-  intact: dict[str, jax.Array],
-) -> dict[str, tuple[jax.Array, jax.Array]]:
-  """Returns both measures of one input, by target."""
-
-  def compute(change: inputs_lib.Change) -> dict[str, jax.Array]:
-    return inputs_lib.compute_changed(view, scene, {source: change})
-
-  def scaled(sign: float) -> inputs_lib.Change:
-    return lambda x: jnp.asarray(x, jnp.float32) * (1 + sign * _STEP)
-
-  more, less = compute(scaled(1.0)), compute(scaled(-1.0))
-  without = compute(inputs_lib.ablation_of(source))
-  return {
-    name: (
-      _root_mean_square(name, (more[name] - less[name]) / (2 * _STEP)),
-      jnp.mean(targets.change(name, intact[name], without[name])),
+  # One program for all inputs, so that those that are not read change nothing.
+  ones, none = np.ones(len(names), np.float32), np.zeros(len(names), bool)
+  intact = compute(scene, ones, none)
+  found = []
+  for source, at in zip(names, np.eye(len(names), dtype=bool), strict=True):
+    more, less = (
+      compute(scene, np.where(at, 1 + sign * _STEP, ones), none)
+      for sign in (np.float32(1), np.float32(-1))
     )
-    for name in intact
-  }
+    without = compute(scene, ones, at)
+    for name in intact:
+      slope = (more[name] - less[name]) / (2 * _STEP)
+      moved = targets.change(name, intact[name], without[name])
+      found.append(
+        Influence(
+          *(view.name, source, name),
+          float(_root_mean_square(name, slope)),
+          float(jnp.mean(moved)),
+        )
+      )
+  return found
 
 
 def _root_mean_square(name: str, x: types.Array) -> jax.Array:

@@ -15,6 +15,7 @@ from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import plan as plan_lib
+from disco_rl.evaluation import saved_learner
 from disco_rl.evaluation import saved_run
 from disco_rl.evaluation import training
 from disco_rl.inspection import experience
@@ -128,7 +129,8 @@ def of_run(
   seed = min(run.params) if seed is None else seed
   if seed not in run.params:
     raise ValueError(f'the run has the seeds {sorted(run.params)}, not {seed}')
-  env_fn, env_name = run.env_fn, str(run.env_name)
+  saved = saved_learner.load_learner(path, run, seed)
+  env_fn, env_name = run.env_fn, saved.env_name
   if env is not None and env != env_name:
     env_fn, env_name = registry.environment_fn(env), env
     check_environment(run.agent, env_fn, env)
@@ -139,7 +141,7 @@ def of_run(
     env_name=env_name,
     agent=run.agent,
     eta=eta,
-    learner=saved_run.load_learner(path, run, seed),
+    learner=saved.learner,
     env_fn=env_fn,
     seed=seed,
     settings=run.settings,

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from disco_rl.environments import showing
 from disco_rl.meta_training import returns
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
@@ -103,4 +104,8 @@ def draw_evaluations(
     lines[title] = {'initial η': float(initial)}
     if env in baselines:
       lines[title][baseline_name] = baselines[env]
-  return plots.grid(panels, 'final_return', lines)
+  limits = {
+    title: showing.return_range(env)
+    for title, env in zip(panels, evaluations, strict=True)
+  }
+  return plots.grid(panels, 'final_return', lines, limits=limits)

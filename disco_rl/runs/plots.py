@@ -13,19 +13,13 @@ import numpy as np
 from disco_rl import fields
 from disco_rl import installation
 from disco_rl.runs import files
-from disco_rl.runs import metrics
+from disco_rl.runs import plot_style
 
-Rows = Sequence[Mapping[str, float]]
+Rows = plot_style.Rows
 
 # Characters of `sparkline`, and their ASCII replacements.
 SPARKS = '▁▂▃▄▅▆▇█'
 ASCII_SPARKS = '_.-=*#'
-
-_NAMES = dict(
-  average_return='average return of episodes',
-  env_steps='environment steps of one agent',
-  iteration='iteration',
-)
 
 # Formats that matplotlib writes without another program.
 _FORMATS = frozenset(
@@ -47,65 +41,54 @@ def learning_curves(
   column: str = 'average_return',
   x: str = 'iteration',
   title: str = '',
+  limits: plot_style.Limits | None = None,
 ) -> Any:
   """Draws the curves of one or more runs.
 
-  Thin lines are seeds, and thick ones their means, with a 95% band for three
-  seeds or more.
+  Thick lines are means of seeds, smoothed if they have many points, with a 95%
+  interval for three seeds or more; faint lines are the seeds. If all runs have
+  the same number of environment steps per iteration, both have an axis.
 
   Args:
     runs: name to table of metrics.
     column: column of the vertical axis.
     x: column of the horizontal axis, `'iteration'` or `'env_steps'`.
     title: title of the picture.
+    limits: lowest and highest possible value, to which intervals are clipped;
+      None for those that were observed.
 
   Returns:
     A matplotlib figure.
   """
   figure = _new_figure()
   axes = figure.subplots()
-  _draw_curves(axes, runs, column, x)
-  _fit_to_lines(axes)
-  axes.set_xlabel(_NAMES.get(x, x))
-  axes.set_ylabel(_NAMES.get(column, column))
-  axes.set_title(title)
-  if runs:
-    axes.legend(loc='best', frameon=False)
+  drawn = _draw_curves(axes, runs, column, x, limits)
+  plot_style.label_x(axes, runs.values(), x)
+  axes.set_ylabel(plot_style.name(column))
+  # The title names a single run.
+  plot_style.finish(axes, has_legend=len(drawn) > 1 or bool(runs and not title))
+  plot_style.head(axes, title, plot_style.describe(drawn, x))
   return figure
 
 
 def _draw_curves(
-  axes: Any, runs: Mapping[str, Rows], column: str, x: str, marker: str = ''
-) -> None:
-  """Draws all seeds of all runs, and their means with bands."""
+  axes: Any,
+  runs: Mapping[str, Rows],
+  column: str,
+  x: str,
+  limits: plot_style.Limits | None = None,
+  marker: str = '',
+  numbers: Mapping[str, int] | None = None,
+) -> list[plot_style.Curve]:
+  """Draws all seeds of all runs, and their means with intervals."""
+  curves = []
   for i, (name, rows) in enumerate(runs.items()):
-    at, values = metrics.curves(rows, column, x)
-    if not at.size:
-      continue
-    color = f'C{i}'
-    mean, band = metrics.mean_and_band(values)
-    for value in values:
-      axes.plot(at, value, color=color, alpha=0.35, linewidth=0.8)
-    axes.plot(at, mean, color=color, linewidth=2, label=name, marker=marker)
-    if len(values) > 2:  # The interval of two seeds is too wide to draw.
-      axes.fill_between(
-        at, mean - band, mean + band, color=color, alpha=0.15, linewidth=0
-      )
-  axes.grid(alpha=0.3)
-  axes.margins(x=0)
-
-
-def _fit_to_lines(axes: Any) -> None:
-  """Fits the axis to the lines, not to the bands, which may be much wider."""
-  values = [line.get_ydata() for line in axes.get_lines()]
-  if not values:
-    return
-  together = np.concatenate(values)
-  together = together[np.isfinite(together)]
-  if together.size:
-    low, high = together.min(), together.max()
-    margin = 0.08 * ((high - low) or 1.0)
-    axes.set_ylim(low - margin, high + margin)
+    curve = plot_style.curve(rows, column, x, limits)
+    if curve is not None:
+      number = i if numbers is None else numbers[name]
+      plot_style.draw(axes, curve, number, name, marker)
+      curves.append(curve)
+  return curves
 
 
 def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
@@ -121,16 +104,14 @@ def panels(rows: Rows, columns: Mapping[str, Sequence[str]]) -> Any:
   """
   figure, grid = _panels(len(columns))
   for axes, (title, names) in zip(grid, columns.items(), strict=True):
-    for name in names:
+    for i, name in enumerate(names):
       at = [row['iteration'] for row in rows]
       label = name.rpartition('/')[2]
-      axes.plot(at, [row[name] for row in rows], linewidth=1, label=label)
+      values = [row[name] for row in rows]
+      axes.plot(at, values, linewidth=1.1, label=label, **plot_style.line(i))
     axes.set_title(title, fontsize='medium')
-    axes.set_xlabel('meta-update')
-    axes.grid(alpha=0.3)
-    axes.margins(x=0)
-    if len(names) > 1:
-      axes.legend(loc='best', frameon=False, fontsize='small')
+    axes.set_xlabel('meta-updates')
+    plot_style.finish(axes, has_legend=len(names) > 1)
   return figure
 
 
@@ -139,6 +120,8 @@ def grid(
   column: str,
   lines: Mapping[str, Mapping[str, float]] | None = None,
   x: str | None = None,
+  limits: Mapping[str, plot_style.Limits | None] | None = None,
+  title: str = '',
 ) -> Any:
   """Draws the curves of one or more runs, in panels.
 
@@ -147,29 +130,50 @@ def grid(
     column: column of the vertical axis.
     lines: title of a panel to its horizontal lines, name to value.
     x: column of the horizontal axis; None for meta-updates.
+    limits: title of a panel to the lowest and highest possible value, see
+      `learning_curves`.
+    title: title of the picture.
 
   Returns:
     A matplotlib figure.
   """
   figure, all_axes = _panels(len(curves))
-  for axes, (title, runs) in zip(all_axes, curves.items(), strict=True):
+  described: dict[str, None] = {}
+  # A run has the same line in all panels.
+  all_names = dict.fromkeys(name for runs in curves.values() for name in runs)
+  numbers = {name: i for i, name in enumerate(all_names)}
+  for axes, (panel, runs) in zip(all_axes, curves.items(), strict=True):
     # Few points are marked; a single one would not be visible otherwise.
     longest = max((len(rows) for rows in runs.values()), default=0)
     marker = '.' if longest < 50 else ''
-    _draw_curves(axes, runs, column, x or 'iteration', marker)
-    for i, (name, value) in enumerate((lines or {}).get(title, {}).items()):
+    range_of_values = (limits or {}).get(panel)
+    drawn = _draw_curves(
+      axes, runs, column, x or 'iteration', range_of_values, marker, numbers
+    )
+    for i, (name, value) in enumerate((lines or {}).get(panel, {}).items()):
       style = dict(color='0.35', linestyle=('--', ':')[i % 2], linewidth=1.2)
       axes.axhline(value, label=name, **style)
-    _fit_to_lines(axes)
-    axes.set_title(title, fontsize='medium')
-    axes.set_xlabel('meta-update' if x is None else _NAMES.get(x, x))
-    legend = axes.legend(loc='best', frameon=False, fontsize='small')
-    legend.set_in_layout(False)  # Long names must not shrink the axes.
+    if x is None:
+      axes.set_xlabel('meta-updates')
+    else:
+      plot_style.label_x(axes, runs.values(), x)
+    axes.set_ylabel(plot_style.name(column))
+    axes.set_title(panel, fontsize='medium')
+    is_named = len(runs) > 1 or bool(lines) or not title
+    plot_style.finish(axes, has_legend=is_named and bool(axes.get_lines()))
+    unit = 'meta-updates' if x is None else ''
+    described[plot_style.describe(drawn, x or 'iteration', unit)] = None
+  if all_axes:
+    subtitle = next(iter(described)) if len(described) == 1 else ''
+    plot_style.head(all_axes[0], title, subtitle)
   return figure
 
 
 def bands(
-  curves: Mapping[str, tuple[Any, Any]], x_label: str, y_label: str
+  curves: Mapping[str, tuple[Any, Any]],
+  x_label: str,
+  y_label: str,
+  title: str = '',
 ) -> Any:
   """Draws curves with intervals.
 
@@ -178,6 +182,7 @@ def bands(
       are NaN are left out.
     x_label: name of the horizontal axis.
     y_label: name of the vertical axis.
+    title: title of the picture.
 
   Returns:
     A matplotlib figure.
@@ -185,15 +190,15 @@ def bands(
   figure = _new_figure()
   axes = figure.subplots()
   for i, (name, (at, (value, low, high))) in enumerate(curves.items()):
-    color = f'C{i}'
-    axes.plot(at, value, color=color, linewidth=2, label=name)
-    axes.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
+    look = plot_style.line(i)
+    axes.plot(at, value, linewidth=1.9, label=name, **look)
+    axes.fill_between(
+      at, low, high, color=look['color'], alpha=0.18, linewidth=0
+    )
   axes.set_xlabel(x_label)
   axes.set_ylabel(y_label)
-  axes.grid(alpha=0.3)
-  axes.margins(x=0)
-  if curves:
-    axes.legend(loc='best', frameon=False)
+  plot_style.finish(axes, has_legend=bool(curves))
+  plot_style.head(axes, title, 'bands: 95% intervals' if curves else '')
   return figure
 
 
@@ -300,3 +305,18 @@ def sparkline(values: Sequence[float], marks: str = SPARKS) -> str:
     marks[round((value - low) * scale)] if np.isfinite(value) else ' '
     for value in values
   )
+
+
+def blank(width: float, height: float) -> Any:
+  """Makes an empty figure, for other pictures than curves of runs.
+
+  Args:
+    width: in inches.
+    height: in inches.
+
+  Returns:
+    A matplotlib figure without axes.
+  """
+  figure = _new_figure(height)
+  figure.set_size_inches(width, height)
+  return figure

@@ -4,6 +4,7 @@ import json
 
 from disco_rl.cli import compare_command
 from disco_rl.cli import main
+from disco_rl.cli import run_names
 from disco_rl.runs import metrics
 from disco_rl.runs import run_folder
 from tests.support import runs
@@ -94,7 +95,7 @@ def test_returns_in_meta_training_are_averaged_by_episodes(tmp_path):
     {'return/a': float('nan'), 'episodes/a': 0.0},
   ]
   rows = [dict(row, iteration=10 * i) for i in range(10) for row in rows]
-  run = compare_command._Run(tmp_path, dict(init='x'), rows)
+  run = run_names.Run(tmp_path, dict(init='x'), rows)
   *_, first, last, _, _, _ = compare_command._rule_line(
     run, 'a', 'return/a', [], float('nan')
   )

@@ -12,6 +12,7 @@ limit is treated like termination, as in the published code.
 import collections
 from collections.abc import Callable, Mapping, Sequence
 import functools
+import inspect
 from typing import Any
 
 import chex
@@ -46,6 +47,25 @@ def get_fields(name: str) -> dict[str, fields.Field]:
   """Returns the types and ranges of settings, see `get_config`."""
   del name
   return {**worker_env.FIELDS, 'frame_stack': fields.FRAME_STACK}
+
+
+def render_settings(name: str) -> dict[str, Any]:
+  """Returns the settings with which an environment can be drawn, if it can."""
+  factory = factories.find(name)
+  if factory is not None:
+    try:
+      can_draw = 'render_mode' in inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # Some built-in functions have none.
+      can_draw = False
+  else:
+    _env_maker(name, {})  # Registers the id.
+    creator: Any = gymnasium.spec(name.rpartition(':')[2]).entry_point
+    if isinstance(creator, str):
+      with foreign.boundary(f'cannot import gym:{name}'):
+        creator = gymnasium.envs.registration.load_env_creator(creator)
+    metadata = getattr(creator, 'metadata', None) or {}
+    can_draw = 'rgb_array' in metadata.get('render_modes', ())
+  return dict(kwargs=dict(render_mode='rgb_array')) if can_draw else {}
 
 
 def build(
@@ -119,6 +139,7 @@ class GymStream:
     self._num_actions = int(space.n)
     self._first_action = int(space.start)
     self._seed: int | None = seed
+    self._end: Any = None  # Picture of the end of the last episode.
     self._spec, self._encode = _encoder(env.observation_space, _describe(env))
     self._frames: collections.deque[Any] = collections.deque(maxlen=frame_stack)
 
@@ -161,11 +182,22 @@ class GymStream:
     self._check_number('terminated', terminated)
     self._check_number('truncated', truncated)
     if terminated or truncated:
+      self._end = self.render_stream()
       step_type, shown = dm_env.StepType.LAST, self._start_episode()
     else:
       step_type, shown = dm_env.StepType.MID, self._show(observation)
     timestep = _timestep(step_type, float(reward), shown)
     return base.UnusedEnvState(), timestep
+
+  def render_stream(self) -> Any:
+    """Returns the simulator's picture; None without `render_mode=rgb_array`."""
+    if getattr(self._env, 'render_mode', None) != 'rgb_array':
+      return None
+    return self._env.render()
+
+  def render_end_of_stream(self) -> Any:
+    """Returns the picture of the end of the last episode, or None."""
+    return self._end
 
   def snapshot(self) -> None:
     """Returns None: Gymnasium has no interface for an environment's state."""

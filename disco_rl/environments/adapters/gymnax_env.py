@@ -23,6 +23,7 @@ from disco_rl import fields
 from disco_rl import types
 from disco_rl import utils
 from disco_rl.environments import base
+from disco_rl.environments import rendering
 
 
 def get_config(name: str) -> config_dict.ConfigDict:
@@ -121,6 +122,15 @@ class GymnaxEnvironment(base.Environment):
   ) -> tuple[Any, types.EnvironmentTimestep]:
     """Advances every stream, starting a new episode where one ends."""
     return jax.vmap(self._step_stream)(states, actions)
+
+  def render_end(self, states: Any, actions: types.Array) -> Any:
+    """Draws the state in which an episode of the first stream ended."""
+    rng, env_state = jax.tree.map(lambda x: x[0], states)
+    _, step_rng = jax.random.split(rng)
+    *_, info = self._env.step(
+      step_rng, env_state, jnp.asarray(actions)[0], self._params
+    )
+    return rendering.picture(info.get('final_observation'))
 
   def _reset_stream(
     self, rng: chex.PRNGKey

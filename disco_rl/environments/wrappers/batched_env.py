@@ -60,6 +60,18 @@ class StreamBatch(base.Environment):
     ]
     return UnusedEnvState(), _stack(timesteps)
 
+  def render(self, states: Any, observation: Any) -> Any:
+    """Draws the first stream, by its method `render_stream` if it has one."""
+    render = getattr(self._streams[0], 'render_stream', None)
+    drawn = None if render is None else render()
+    return super().render(states, observation) if drawn is None else drawn
+
+  def render_end(self, states: Any, actions: types.Array) -> Any:
+    """Draws the end of the first stream's last episode, if it is known."""
+    del states, actions
+    render = getattr(self._streams[0], 'render_end_of_stream', None)
+    return None if render is None else render()
+
   def snapshot(self) -> Any:
     """Returns one snapshot per stream; None if a stream has none."""
     snapshots = [stream.snapshot() for stream in self._streams]

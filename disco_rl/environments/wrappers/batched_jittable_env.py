@@ -14,13 +14,18 @@ from disco_rl import fields
 from disco_rl import types
 from disco_rl.environments import base
 from disco_rl.environments import foreign
+from disco_rl.environments import rendering
 from disco_rl.environments import timesteps
 
 _STEP_KEY = 2  # Folded in; `jax.random.split` uses 0 and 1.
 
 
 class SingleStreamJittable(Protocol):
-  """One stream of an environment as pure functions of an explicit state."""
+  """One stream of an environment as pure functions of an explicit state.
+
+  A method `picture(state)`, uint8 [H, W, 3], is optional: without it, pictures
+  are drawn from observations, see `base.Environment.render`.
+  """
 
   num_actions: int
 
@@ -109,6 +114,22 @@ class BatchedJittableEnvironment(base.Environment):
   ) -> tuple[EnvState, types.EnvironmentTimestep]:
     """Advances every stream, starting a new episode where one ends."""
     return jax.vmap(self._step_stream)(state, actions)
+
+  def render(self, states: EnvState, observation: Any) -> Any:
+    """Draws the first stream, by the class's method `picture` if it has one."""
+    if not hasattr(self._env, 'picture'):
+      return super().render(states, observation)
+    state = jax.tree.map(lambda x: x[0], states.state)
+    return np.asarray(self._env.picture(state))
+
+  def render_end(self, states: EnvState, actions: types.Array) -> Any:
+    """Draws the state in which an episode of the first stream ended."""
+    state, rng = jax.tree.map(lambda x: x[0], (states.state, states.rng))
+    step_rng = jax.random.fold_in(rng, _STEP_KEY)
+    state = self._env.step(step_rng, state, jnp.asarray(actions)[0])
+    if hasattr(self._env, 'picture'):
+      return np.asarray(self._env.picture(state))
+    return rendering.picture(self._env.render(state))
 
   def _reset_stream(
     self, rng: chex.PRNGKey

@@ -130,6 +130,33 @@ class GuardedEnvironment(base.Environment):
     with foreign.boundary(f'{self.name} failed in restore'):
       return self._env.restore(snapshot)
 
+  def render(self, states: Any, observation: Any) -> Any:
+    """Draws the first stream."""
+    if not hasattr(self._env, 'render_end'):  # Without the base class.
+      return super().render(states, observation)
+    with foreign.boundary(f'{self.name} failed in render'):
+      return self._checked_picture(self._env.render(states, observation))
+
+  def render_end(self, states: Any, actions: types.Array) -> Any:
+    """Draws the state in which an episode of the first stream ended."""
+    if not hasattr(self._env, 'render_end'):
+      return None
+    with foreign.boundary(f'{self.name} failed in render'):
+      return self._checked_picture(self._env.render_end(states, actions))
+
+  def _checked_picture(self, picture: Any) -> np.ndarray | None:
+    """Checks the result of `render`."""
+    if picture is None:
+      return None
+    picture = np.asarray(picture)
+    is_picture = picture.dtype == np.uint8 and picture.shape[2:] == (3,)
+    if not is_picture or not picture.size:
+      raise foreign.InvalidEnvironmentError(
+        f'{self.name}: render returned {picture.dtype} of the shape '
+        f'{picture.shape}; a picture is uint8 of the shape [H, W, 3]'
+      )
+    return picture
+
   def close(self) -> None:
     """Closes the environment; warns if that fails, since nothing is lost."""
     try:

@@ -12,6 +12,7 @@ from disco_rl import utils
 from disco_rl.environments import base
 from disco_rl.environments import foreign
 from disco_rl.environments import layouts
+from disco_rl.environments import rendering
 
 UnusedEnvState = base.UnusedEnvState
 
@@ -34,6 +35,7 @@ class SingleStreamEnv(base.Environment):
     """
     super().__init__(batch_size=1)
     self._env = env
+    self._last_observation: Any = None  # Of the last episode.
 
   def single_observation_spec(self) -> types.SpecsTree:
     """Returns the specs of the observation, 64-bit dtypes cast to 32."""
@@ -86,6 +88,7 @@ class SingleStreamEnv(base.Environment):
     timestep = self._checked(self._env.step(action), 'step')
     observation = timestep.observation
     if timestep.last():
+      self._last_observation = jax.tree.map(np.array, observation)
       observation = self._checked(self._env.reset(), 'reset').observation
     # In dm_env, the reward of a FIRST timestep is None.
     reward = 0.0 if timestep.reward is None else timestep.reward
@@ -96,6 +99,10 @@ class SingleStreamEnv(base.Environment):
         'is needed'
       )
     return UnusedEnvState(), _timestep(timestep.step_type, reward, observation)
+
+  def render_end_of_stream(self) -> Any:
+    """Draws the last observation of the last episode."""
+    return rendering.picture(self._last_observation)
 
   def snapshot(self) -> Any:
     """Calls the environment's method `snapshot`; None if it has none."""
