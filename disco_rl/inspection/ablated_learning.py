@@ -54,9 +54,7 @@ class _WithoutLife(disco.DiscoUpdateRule):
     return outs, {**new_state, 'rnn_state': meta_state['rnn_state']}
 
 
-def without(
-  rule: disco.DiscoUpdateRule, group: str
-) -> disco.DiscoUpdateRule:
+def without(rule: disco.DiscoUpdateRule, group: str) -> disco.DiscoUpdateRule:
   """Returns a rule that does not use one group of its inputs.
 
   Args:

@@ -28,9 +28,7 @@ class Seen(NamedTuple):
   head: values.Head | None
 
 
-def own(
-  subject: subject_lib.Subject, scene: targets.Scene
-) -> Seen:
+def own(subject: subject_lib.Subject, scene: targets.Scene) -> Seen:
   """Returns the rule of the agent."""
   view = targets.view_of(subject.agent, subject.eta, subject.rule.name)
   return Seen(view, scene, values.head_of(subject.agent))
@@ -60,7 +58,9 @@ def others(subject: subject_lib.Subject, seen: Seen) -> list[Seen]:
     found.append(_with_eta(subject, seen, untrained, 'untrained'))
   is_actor_critic = subject.rule.kind == 'actor_critic'
   if seen.head is not None and not is_actor_critic:
-    found.append(Seen(*values.as_actor_critic(seen.view, seen.scene, seen.head)))
+    found.append(
+      Seen(*values.as_actor_critic(seen.view, seen.scene, seen.head))
+    )
   return found
 
 

@@ -9,6 +9,7 @@ along π̂ − π. Known algorithms pull them, too:
   that agrees best with the rule.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -61,9 +62,7 @@ class Agreement(NamedTuple):
   share: float
 
 
-def pulls(
-  view: targets.View, scene: targets.Scene, head: values.Head
-) -> Pulls:
+def pulls(view: targets.View, scene: targets.Scene, head: values.Head) -> Pulls:
   """Computes the pulls of a rule and of known algorithms.
 
   Args:
@@ -110,6 +109,21 @@ def agreement(found: Pulls) -> list[Agreement]:
     Agreement(name, _cosine(found.rule, pull), _share(found.rule, pull))
     for name, pull in found.known.items()
   ]
+
+
+def pool(many: Sequence[Pulls]) -> Pulls:
+  """Joins pulls of several batches; the temperature is that of the last."""
+  join = lambda get: np.concatenate([get(found) for found in many])
+  return Pulls(
+    rule=join(lambda x: x.rule),
+    known={
+      name: join(lambda x, name=name: x.known[name]) for name in many[0].known
+    },
+    advantage=join(lambda x: x.advantage),
+    probability=join(lambda x: x.probability),
+    actions=join(lambda x: x.actions),
+    temperature=many[-1].temperature,
+  )
 
 
 def step_picture(

@@ -66,7 +66,9 @@ def episode(strip: episodes.Strip) -> Any:
     half = 0.48 * (shown[1] - shown[0] if len(shown) > 1 else 1)
     for t in shown:
       axes.imshow(
-        images[t], extent=(t - half, t + half, 0, 1), aspect='auto',
+        images[t],
+        extent=(t - half, t + half, 0, 1),
+        aspect='auto',
         interpolation='nearest',
       )
     axes.set_ylim(-0.02, 1.02)
@@ -90,26 +92,24 @@ def episode(strip: episodes.Strip) -> Any:
 
 
 def bootstrapping_of(
-  effects: Sequence[bootstrapping.Effect], target_names: Sequence[str]
+  effects: Sequence[bootstrapping.Effect], columns: Sequence[str]
 ) -> Any:
   """Draws effects against distance: a row per change, a column per target.
 
   Args:
     effects: effects of one or more rules, or of one rule with different ends.
-    target_names: the targets that are drawn.
+    columns: names of the targets that are drawn, see `targets.NAMES`.
   """
   changed = list(dict.fromkeys(x.changed for x in effects))
   lines = list(dict.fromkeys((x.rule, x.ends) for x in effects))
   has_rules = len({rule for rule, _ in lines}) > 1
-  figure = plots.blank(3.1 * len(target_names) + 0.6, 2.0 * len(changed) + 0.6)
-  grid = figure.subplots(
-    len(changed), len(target_names), sharex=True, squeeze=False
-  )
+  figure = plots.blank(3.1 * len(columns) + 0.6, 2.0 * len(changed) + 0.6)
+  grid = figure.subplots(len(changed), len(columns), sharex=True, squeeze=False)
   for axes_row, change in zip(grid, changed, strict=True):
-    for axes, target in zip(axes_row, target_names, strict=True):
+    for axes, target in zip(axes_row, columns, strict=True):
       for i, (rule, ends) in enumerate(lines):
         for x in effects:
-          if (x.rule, x.ends, x.changed, x.target) == (
+          if (x.rule, x.ends, x.changed, targets.NAMES[x.target]) == (
             *(rule, ends),
             *(change, target),
           ):
@@ -123,7 +123,7 @@ def bootstrapping_of(
         axes.set_yticks([])
       axes.grid(alpha=0.3)
       if change == changed[0]:
-        axes.set_title(f'target {targets.NAMES[target]}', fontsize='medium')
+        axes.set_title(f'target: {target}', fontsize='medium')
       if change == changed[-1]:
         axes.set_xlabel('steps before the change')
     axes_row[0].set_ylabel(f'change of {change}', fontsize='small')
@@ -248,11 +248,17 @@ def ages(found: Sequence[ageing.Age]) -> Any:
       moved = np.asarray([age.moved[name] for age in found])
       positive = np.where(moved > _FLOOR, moved, np.nan)
       grid[1].plot(
-        at, positive, marker='.', label=targets.NAMES[name],
+        at,
+        positive,
+        marker='.',
+        label=targets.NAMES[name],
         color=plot_style.COLORS[i],
       )
   _finish(
-    grid[0], '', 'iterations of the agent', 'KL(target‖output); dashed: at birth'
+    grid[0],
+    '',
+    'iterations of the agent',
+    'KL(target‖output); dashed: at birth',
   )
   _finish(
     grid[1], '', 'iterations of the agent', 'KL to targets with the birth state'

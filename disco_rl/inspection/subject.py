@@ -18,7 +18,6 @@ from disco_rl.evaluation import plan as plan_lib
 from disco_rl.evaluation import saved_learner
 from disco_rl.evaluation import saved_run
 from disco_rl.evaluation import training
-from disco_rl.inspection import experience
 from disco_rl.inspection import life as life_lib
 from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.runs import loop
@@ -58,46 +57,10 @@ class Subject:
     """T+1, the steps of a trajectory that the agent learned from."""
     return int(self.settings.batching.rollout_length)
 
-  def trajectories(
-    self,
-    learner: agent_lib.LearnerState | None = None,
-    *,
-    num_envs: int = 32,
-    num_parts: int = 1,
-    seed: int = 0,
-  ) -> types.ActorRollout:
-    """Collects trajectories as those that the agent learned from.
-
-    Args:
-      learner: the learner whose θ acts; None for that of the end.
-      num_envs: number of streams.
-      num_parts: P, number of successive trajectories of each stream.
-      seed: seed of the environment and of the sampled actions.
-
-    Returns:
-      A rollout with leaves [T+1, P · num_envs, ...].
-    """
-    rollout = self.collect(
-      learner,
-      num_envs=num_envs,
-      num_steps=self.num_steps,
-      num_parts=num_parts,
-      seed=seed,
-    )
-    return experience.in_parts(rollout, self.num_steps)
-
-  def collect(
-    self, learner: agent_lib.LearnerState | None = None, **sizes: Any
-  ) -> types.ActorRollout:
-    """Acts in the agent's environment and task, see `experience.collect`."""
-    learner = learner or self.learner
-    return experience.collect(
-      self.agent,
-      self.env_fn,
-      learner.params,
-      task_rng=agent_loop.task_rng(jax.random.PRNGKey(self.seed)),
-      **sizes,
-    )
+  @property
+  def task_rng(self) -> jax.Array:
+    """The key that the agent's task was drawn with."""
+    return agent_loop.task_rng(jax.random.PRNGKey(self.seed))
 
 
 def of_run(
@@ -158,6 +121,7 @@ def train(
   settings: Mapping[str, Any] | None = None,
   request: Mapping[str, Any] | None = None,
   out: str | os.PathLike[str] | None = None,
+  overwrite: bool = False,
   show_progress: bool = False,
 ) -> Subject | None:
   """Trains an agent with a rule, and records its life.
@@ -171,6 +135,7 @@ def train(
     request: further entries of the request, see `resolve.EVALUATION`.
     out: folder of the run, which can be opened again by `of_run`; None to write
       nothing.
+    overwrite: whether to remove a run that the folder already holds.
     show_progress: whether to show a progress bar.
 
   Returns:
@@ -189,7 +154,7 @@ def train(
   plan = plan_lib.Plan(request, rule)
   every = max(1, -(-int(plan.settings.steps) // _NUM_SNAPSHOTS))
   recorder = life_lib.Recorder(every)
-  with plan.start(out, show_progress=show_progress) as run:
+  with plan.start(out, overwrite=overwrite, show_progress=show_progress) as run:
     run.hooks = [*run.hooks, recorder.hook]
     outcome = run.execute()
     if outcome.error is not None:
@@ -261,7 +226,8 @@ def check_environment(
     env.close()
   own = an_agent.single_observation_spec, an_agent.single_action_spec
   shapes, own_shapes = (
-    jax.tree.map(lambda x: x.shape, observation) for observation, _ in (specs, own)
+    jax.tree.map(lambda x: x.shape, observation)
+    for observation, _ in (specs, own)
   )
   if shapes != own_shapes:
     raise ValueError(

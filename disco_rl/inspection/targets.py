@@ -161,9 +161,7 @@ def compute(view: View, scene: Scene) -> dict[str, jax.Array]:
   }
 
 
-def change(
-  name: str, before: types.Array, after: types.Array
-) -> jax.Array:
+def change(name: str, before: types.Array, after: types.Array) -> jax.Array:
   """Measures how much a target changed.
 
   Args:

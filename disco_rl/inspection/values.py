@@ -122,7 +122,8 @@ def as_actor_critic(
   hyper_params['discount_factor'] = discount_of(view)
   values = state_values(head, scene.target_out or scene.inputs.agent_out)
   agent_out = {
-    'logits': scene.inputs.agent_out['logits'], 'v': values[..., None]
+    'logits': scene.inputs.agent_out['logits'],
+    'v': values[..., None],
   }
   scene = targets.Scene(
     inputs=scene.inputs.replace(agent_out=agent_out),
