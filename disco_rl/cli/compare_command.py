@@ -110,8 +110,6 @@ def draw_agents(
   Returns:
     A matplotlib figure.
   """
-  names = run_names.of_evaluations(runs)
-  tables_of = {name: run for name, run in zip(names, runs, strict=True)}
   envs = list(dict.fromkeys(run.env for run in runs))
   column, limits = column or 'average_return', {}
   title = 'Learning curves'
@@ -119,20 +117,21 @@ def draw_agents(
     limits = {env: run_names.return_limits([env]) for env in envs}
   else:
     title = f'{plot_style.name(column)} during training'.capitalize()
+  panels = {
+    env: _tables([run for run in runs if run.env == env]) for env in envs
+  }
   if len(envs) > 1:  # Their returns differ in scale.
-    panels = {
-      env: {name: run.rows for name, run in tables_of.items() if run.env == env}
-      for env in envs
-    }
     return plots.grid(panels, column, x=x, limits=limits, title=title)
-  of_rule = f' of {names[0]}' if len(runs) == 1 else ''
-  return plots.learning_curves(
-    {name: run.rows for name, run in tables_of.items()},
-    column,
-    x,
-    f'{title}{of_rule} on {envs[0]}',
-    limits.get(envs[0]),
-  )
+  ((env, by_name),) = panels.items()
+  of_rule = f' of {next(iter(by_name))}' if len(runs) == 1 else ''
+  title = f'{title}{of_rule} on {env}'
+  return plots.learning_curves(by_name, column, x, title, limits.get(env))
+
+
+def _tables(runs: Sequence[run_names.Run]) -> dict[str, list[metrics.Row]]:
+  """Returns the names of runs in one environment, to their rows."""
+  names = run_names.of_evaluations(runs)
+  return {name: run.rows for name, run in zip(names, runs, strict=True)}
 
 
 def _compare_rules(
@@ -144,46 +143,76 @@ def _compare_rules(
       f'--x {arguments.x} is for runs of eval; those of meta-train are drawn '
       'over meta-updates'
     )
+  figure = None
+  if plots.is_available():
+    figure = draw_rules(runs, arguments.column)
+  return tables.format_table(*rule_table(runs)), figure
+
+
+def draw_rules(runs: Sequence[run_names.Run], column: str | None = None) -> Any:
+  """Draws runs of `meta-train` over meta-updates.
+
+  Args:
+    runs: the runs.
+    column: column of the metrics; None for the returns in each environment, of
+      agents in training and of fresh ones.
+
+  Returns:
+    A matplotlib figure.
+  """
+  names = run_names.of_folders(runs)
   panels: dict[str, dict[str, list[metrics.Row]]] = {}
-  lines = []
   limits: dict[str, Any] = {}
-  for name, run in zip(run_names.of_folders(runs), runs, strict=True):
-    drawn = {}
-    if arguments.column:
-      drawn[arguments.column] = _column(run.rows, arguments.column)
+  for name, run in zip(names, runs, strict=True):
+    drawn: dict[str, list[metrics.Row]] = {}
+    if column:
+      drawn[column] = _column(run.rows, column)
     columns = pictures.return_columns(run.rows)
-    for env in dict.fromkeys(
-      [*columns, *evaluation_tables.environments(run.config)]
-    ):
-      fresh, baseline = evaluation_tables.read(run.path, env)
-      returns = _column(run.rows, columns[env]) if env in columns else []
-      lines.append(_rule_line(run, env, columns.get(env), fresh, baseline))
-      if not arguments.column:
-        drawn[f'return of agents in training: {env}'] = returns
-        drawn[f'return of fresh agents: {env}'] = _column(fresh, 'final_return')
-        limits |= dict.fromkeys(drawn, run_names.return_limits([env]))
+    for env in () if column else _environments(run):
+      of_env = {f'return of agents in training: {env}': []}
+      if env in columns:
+        of_env = dict.fromkeys(of_env, _column(run.rows, columns[env]))
+      fresh, _ = evaluation_tables.read(run.path, env)
+      of_env[f'return of fresh agents: {env}'] = _column(fresh, 'final_return')
+      limits |= dict.fromkeys(of_env, run_names.return_limits([env]))
+      drawn |= of_env
     for title, rows in drawn.items():
       if rows:
         panels.setdefault(title, {})[name] = rows
-  table = tables.format_table(
-    (
-      'run',
-      'init',
-      'env',
-      'meta-updates',
-      'first 10%',
-      'last 10%',
-      'fresh: initial',
-      'fresh: best',
-      'baseline',
-    ),
-    lines,
+  title = f'Meta-training: {", ".join(names)}'
+  y_label = '' if column else 'average return per episode'
+  return plots.grid(
+    panels, 'value', limits=limits, title=title, y_label=y_label
   )
-  figure = None
-  if plots.is_available():
-    title = f'Meta-training of {", ".join(run_names.of_folders(runs))}'
-    figure = plots.grid(panels, 'value', limits=limits, title=title)
-  return table, figure
+
+
+def rule_table(
+  runs: Sequence[run_names.Run],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+  """Returns the names of columns, and a line per run and environment.
+
+  Args:
+    runs: runs of `meta-train`.
+  """
+  header = (
+    *('run', 'init', 'env', 'meta-updates', 'first 10%', 'last 10%'),
+    *('fresh: initial', 'fresh: best', 'baseline'),
+  )
+  lines = []
+  for run in runs:
+    columns = pictures.return_columns(run.rows)
+    for env in _environments(run):
+      fresh, baseline = evaluation_tables.read(run.path, env)
+      lines.append(_rule_line(run, env, columns.get(env), fresh, baseline))
+  return header, lines
+
+
+def _environments(run: run_names.Run) -> list[str]:
+  """Returns the environments of training and of evaluations."""
+  columns = pictures.return_columns(run.rows)
+  return list(
+    dict.fromkeys([*columns, *evaluation_tables.environments(run.config)])
+  )
 
 
 def _column(rows: list[metrics.Row], column: str) -> list[metrics.Row]:

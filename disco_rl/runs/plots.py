@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import importlib
+import io
 import logging
 import os
 import pathlib
@@ -122,6 +123,7 @@ def grid(
   x: str | None = None,
   limits: Mapping[str, plot_style.Limits | None] | None = None,
   title: str = '',
+  y_label: str | None = None,
 ) -> Any:
   """Draws the curves of one or more runs, in panels.
 
@@ -133,12 +135,13 @@ def grid(
     limits: title of a panel to the lowest and highest possible value, see
       `learning_curves`.
     title: title of the picture.
+    y_label: name of the vertical axes; None for that of the column.
 
   Returns:
     A matplotlib figure.
   """
   figure, all_axes = _panels(len(curves))
-  described: dict[str, None] = {}
+  all_drawn: list[plot_style.Curve] = []
   # A run has the same line in all panels.
   all_names = dict.fromkeys(name for runs in curves.values() for name in runs)
   numbers = {name: i for i, name in enumerate(all_names)}
@@ -157,14 +160,14 @@ def grid(
       axes.set_xlabel('meta-updates')
     else:
       plot_style.label_x(axes, runs.values(), x)
-    axes.set_ylabel(plot_style.name(column))
+    axes.set_ylabel(plot_style.name(column) if y_label is None else y_label)
     axes.set_title(panel, fontsize='medium')
-    is_named = len(runs) > 1 or bool(lines) or not title
+    is_named = len(all_names) > 1 or bool(lines) or not title
     plot_style.finish(axes, has_legend=is_named and bool(axes.get_lines()))
-    unit = 'meta-updates' if x is None else ''
-    described[plot_style.describe(drawn, x or 'iteration', unit)] = None
+    all_drawn += drawn
   if all_axes:
-    subtitle = next(iter(described)) if len(described) == 1 else ''
+    unit = 'meta-updates' if x is None else ''
+    subtitle = plot_style.describe(all_drawn, x or 'iteration', unit)
     plot_style.head(all_axes[0], title, subtitle)
   return figure
 
@@ -210,13 +213,31 @@ def save(figure: Any, path: str | os.PathLike[str]) -> None:
     path: path of the file, see `check_path`.
   """
   check_path(path)
-  picture_format = _format_of(path)
-  # Without metadata, so that the same curves give the same file.
+  content = to_bytes(figure, _format_of(path))
+  with files.atomic_writer(path, make_folder=True) as file:
+    file.write(content)
+
+
+def to_bytes(figure: Any, picture_format: str) -> bytes:
+  """Returns the contents of a figure's file.
+
+  Args:
+    figure: a matplotlib figure.
+    picture_format: e.g. `'png'` or `'svg'`.
+
+  Returns:
+    The contents, the same for the same figure.
+  """
+  # Without metadata and random identifiers.
   metadata = {'png': 'Software', 'pdf': 'CreationDate', 'svg': 'Date'}
   name = metadata.get(picture_format)
   more = {} if name is None else dict(metadata={name: None})
-  with files.atomic_writer(path, make_folder=True) as file:
-    figure.savefig(file, format=picture_format, dpi=120, **more)
+  content = io.BytesIO()
+  with importlib.import_module('matplotlib').rc_context(
+    {'svg.hashsalt': 'disco_rl'}
+  ):
+    figure.savefig(content, format=picture_format, dpi=120, **more)
+  return content.getvalue()
 
 
 def check_path(path: str | os.PathLike[str]) -> None:
