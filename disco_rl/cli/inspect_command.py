@@ -82,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     'all)',
   )
   add(
+    '--at',
+    type=options.whole_number,
+    metavar='ITERATION',
+    help='inspect the agent as it was at the recorded age nearest to this one, '
+    'when it was trained by this command (default: after its training)',
+  )
+  add(
     '--learning-steps',
     type=options.whole_number,
     default=0,
@@ -105,6 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     factories.import_modules(arguments.use or [])
     subject = _open(arguments)
+    if subject is not None and arguments.at is not None:
+      subject = subject.at(arguments.at)
   if subject is None:
     console.say(f'Stopped before the training ended: {_run_folder(arguments)}')
     return interrupts.EXIT_CODE

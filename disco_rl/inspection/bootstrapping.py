@@ -6,7 +6,7 @@ that looks only one step ahead changes the target of the step before; V-trace
 passes a change of a reward back with (γλ)^k.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -42,7 +42,7 @@ class Effect(NamedTuple):
 
   def reach(self, share: float = 0.9) -> int:
     """Returns the least k within which a share of all effects lies, or -1."""
-    total = np.cumsum(self.effect)
+    total = np.cumsum(np.nan_to_num(self.effect))
     if not total[-1] > 0:
       return -1
     return int(np.argmax(total >= share * total[-1]))
@@ -101,10 +101,10 @@ def effects(
   head: values.Head | None,
   *,
   ends: str = 'none',
-  step: int | None = None,
+  steps: Sequence[int] | None = None,
   reward: float = 1.0,
 ) -> list[Effect]:
-  """Measures the effect of all changes at one step on the targets before it.
+  """Measures the effect of all changes on the targets of the steps before.
 
   Args:
     view: the rule.
@@ -112,41 +112,73 @@ def effects(
     head: the agent's values; None without any.
     ends: one of `ENDS`: where episodes end. With `'lived'`, steps count whose
       episode lasts until the change.
-    step: the step that is changed; None for the last one with a target.
+    steps: the steps that are changed, one at a time, and averaged over; None
+      for the last eight that have a target.
     reward: what is added to the reward, and to the value.
 
   Returns:
-    One entry per change and target.
+    One entry per change and target, each for all distances up to that of the
+    last step from the first; NaN where there are no such steps.
   """
   is_terminal = jnp.asarray(scene.inputs.is_terminal)
   num_steps = is_terminal.shape[0]
-  step = num_steps - 1 if step is None else step
+  if steps is None:
+    steps = range(max(CUT + 1, num_steps - 8), num_steps)
   if ends not in ENDS:
     raise ValueError(f'ends must be one of {ENDS}, got {ends!r}')
-  if not CUT < step < num_steps:
-    raise ValueError(
-      f'the step must be above {CUT} and below {num_steps}, got {step}'
-    )
-  if ends != 'lived':
-    is_terminal = jnp.zeros_like(is_terminal)
-  if ends == 'cut':
-    is_terminal = is_terminal.at[step - CUT].set(True)
-  scene = scene.with_inputs(is_terminal=is_terminal)
-  # [T, B], whether no episode ends from a step to the change.
-  is_connected = np.ones((step + 1, is_terminal.shape[1]), bool)
-  if ends == 'lived':
-    before = np.cumsum(np.asarray(is_terminal)[:step][::-1], axis=0)[::-1]
-    is_connected[:step] = before == 0
+  for step in steps:
+    if not CUT < step < num_steps:
+      raise ValueError(
+        f'the steps must be above {CUT} and below {num_steps}, got {step}'
+      )
   compute = jax.jit(lambda scene: targets.compute(view, scene))
-  intact = compute(scene)
-  found = []
-  for changed, function in changes(scene, head, reward).items():
-    after = compute(function(scene, step))
-    for target, unchanged in intact.items():
-      moved = targets.change(target, unchanged, after[target])
-      moved = np.asarray(moved)[: step + 1]
-      counts = is_connected.sum(axis=1)
-      mean = (moved * is_connected).sum(axis=1) / np.maximum(counts, 1)
-      mean = np.where(counts > 0, mean, np.nan)[::-1]
-      found.append(Effect(view.name, changed, target, ends, mean))
-  return found
+  longest = max(steps) + 1
+  sums: dict[tuple[str, str], np.ndarray] = {}
+  counts = np.zeros(longest)
+  for step in steps:
+    now = scene.with_inputs(is_terminal=_with_ends(is_terminal, ends, step))
+    is_connected = np.ones((step + 1, is_terminal.shape[1]), bool)
+    if ends == 'lived':
+      is_connected = _connected(np.asarray(is_terminal, bool), step)
+    counts[: step + 1] += is_connected.sum(axis=1)[::-1]
+    intact = compute(now)
+    for changed, function in changes(now, head, reward).items():
+      after = compute(function(now, step))
+      for target, unchanged in intact.items():
+        moved = targets.change(target, unchanged, after[target])
+        total = (np.asarray(moved)[: step + 1] * is_connected).sum(axis=1)
+        own = sums.setdefault((changed, target), np.zeros(longest))
+        own[: step + 1] += total[::-1]
+  return [
+    Effect(
+      view.name,
+      changed,
+      target,
+      ends,
+      np.where(counts > 0, total / np.maximum(counts, 1), np.nan),
+    )
+    for (changed, target), total in sums.items()
+  ]
+
+
+def _with_ends(is_terminal: jax.Array, ends: str, step: int) -> jax.Array:
+  """Moves the ends of episodes [T, B]; the step is the changed one."""
+  if ends == 'lived':
+    return is_terminal
+  none = jnp.zeros_like(is_terminal)
+  return none.at[step - CUT].set(True) if ends == 'cut' else none
+
+
+def _connected(is_terminal: np.ndarray, step: int) -> np.ndarray:
+  """Returns whether no episode ends from a step to the changed one.
+
+  Args:
+    is_terminal: [T, B].
+    step: the changed step.
+
+  Returns:
+    [step + 1, B].
+  """
+  ended = is_terminal[:step]
+  after = np.cumsum(ended[::-1], axis=0)[::-1] > 0
+  return np.concatenate([~after, np.ones_like(is_terminal[:1])])

@@ -1,6 +1,7 @@
 """When the predictions speak: what changes along one episode."""
 
 from collections.abc import Mapping
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ def first_episode(
   for b in range(is_last.shape[1]):
     ends = np.flatnonzero(is_last[:, b])
     # A step with the flag shows the first observation of the next episode.
-    for first, last in zip(ends[:-1], ends[1:]):
+    for first, last in itertools.pairwise(ends):
       if length < last - first <= max_steps:
         stream, start, stop = b, int(first), int(last)
         length, is_whole = stop - start, True

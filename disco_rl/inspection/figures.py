@@ -114,6 +114,8 @@ def bootstrapping_of(
             *(change, target),
           ):
             positive = np.where(x.effect > _FLOOR, x.effect, np.nan)
+            if not np.isfinite(positive).any():
+              continue
             name = rule if has_rules else _ENDS[ends]
             axes.plot(positive, marker='.', label=name, **_line(i))
       if axes.get_lines():
@@ -243,17 +245,10 @@ def ages(found: Sequence[ageing.Age]) -> Any:
     then = [age.strength_at_birth[name] for age in found]
     grid[0].plot(at, now, marker='.', color=color, label=label)
     grid[0].plot(at, then, linestyle='--', color=color)
-  for i, name in enumerate(found[0].moved):
-    if name in targets.DISTRIBUTIONS:
-      moved = np.asarray([age.moved[name] for age in found])
+    moved = np.asarray([age.moved[name] for age in found])
+    if (moved > _FLOOR).any():
       positive = np.where(moved > _FLOOR, moved, np.nan)
-      grid[1].plot(
-        at,
-        positive,
-        marker='.',
-        label=targets.NAMES[name],
-        color=plot_style.COLORS[i],
-      )
+      grid[1].plot(at, positive, marker='.', color=color, label=label)
   _finish(
     grid[0],
     '',

@@ -98,9 +98,8 @@ def load(
   like = jax.tree.map(
     lambda x: types.ArraySpec((number, *x.shape), x.dtype), one
   )
-  found = checkpoint.load(
-    path, Life(types.ArraySpec((number,), np.int32), like)
-  )
+  iterations: Any = types.ArraySpec((number,), np.int32)
+  found = checkpoint.load(path, Life(iterations, like))
   return jax.tree.map(np.asarray, found)
 
 

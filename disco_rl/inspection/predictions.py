@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from disco_rl import agent as agent_lib
@@ -29,8 +30,9 @@ def along(
 
   Returns:
     Those that the agent has of: `policy` [N, B, A] (probabilities), `entropy`
-    [N, B] of it, `y` [N, B, Y] and `z` [N, B, Y] (probabilities; z of the action
-    taken), `value` [N, B], `action values` [N, B, A], and `torso` [N, B, D].
+    [N, B] of it, `y` [N, B, Y] and `z` [N, B, Y] (probabilities; z of the
+    action taken), `value` [N, B], `action values` [N, B, A], and `torso` [N, B,
+    D].
   """
   head = values.head_of(an_agent)
 
@@ -54,7 +56,7 @@ def along(
         found['action values'] = head.decode(outs['q'])
     torso = an_agent.embed(params, state, rollout)
     if torso is not None:
-      found['torso'] = torso
+      found['torso'] = jnp.asarray(torso)
     return found
 
   num_streams = rollout.rewards.shape[1]

@@ -17,6 +17,8 @@ from disco_rl import types
 # Weights of the penalty, relative to the number of samples.
 _PENALTIES = np.geomspace(1e-5, 1e2, 15)
 _LARGEST_OBSERVATION = 1200
+# Components that a prediction is reduced to, see `components`.
+NUM_COMPONENTS = 8
 
 
 class Score(NamedTuple):
@@ -53,22 +55,68 @@ def sources_of(
     observations: [N, B, ...]; None to leave them out.
 
   Returns:
-    Name to [N, B, D]. With y and z, also each together with the action values,
-    to see what they know beyond those.
+    Name to [N, B, D].
   """
   names = ('y', 'z', 'policy', 'action values', 'torso')
   found = {name: predictions[name] for name in names if name in predictions}
   if 'value' in predictions:
     found['value'] = predictions['value'][..., None]
-  best = found.get('action values', found.get('value'))
-  for name in ('y', 'z'):
-    if name in found and best is not None:
-      found[f'values + {name}'] = np.concatenate([best, found[name]], axis=-1)
   if observations is not None:
     flat = np.reshape(observations, (*observations.shape[:2], -1))
     if flat.shape[-1] <= _LARGEST_OBSERVATION:
       found['observation'] = flat.astype(np.float32)
   return found
+
+
+def compressed_sources(
+  predictions: Mapping[str, np.ndarray], untrained: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+  """Collects what probes read of y and z in few dimensions.
+
+  A random function of the observation with many outputs knows linearly nearly
+  all that the observation does. What a prediction is *about* shows in the
+  directions in which it varies most.
+
+  Args:
+    predictions: see `predictions.along`, with `y` and `z`.
+    untrained: the same of an untrained network.
+
+  Returns:
+    Name to [N, B, D]: the first `NUM_COMPONENTS` principal components of y and
+    z, those of the untrained network's, the action values (or the value), and
+    these together with the components.
+  """
+  found = {}
+  for name in ('y', 'z'):
+    if name in predictions:
+      found[f'{name}₈'] = components(predictions[name])
+      found[f'untrained {name}₈'] = components(untrained[name])
+  known = None
+  if 'action values' in predictions:
+    known = found['action values'] = predictions['action values']
+  elif 'value' in predictions:
+    known = found['value'] = predictions['value'][..., None]
+  for name in ('y₈', 'z₈'):
+    if name in found and known is not None:
+      found[f'values + {name}'] = np.concatenate([known, found[name]], axis=-1)
+  return found
+
+
+def components(x: np.ndarray, number: int = NUM_COMPONENTS) -> np.ndarray:
+  """Projects onto the first principal components.
+
+  Args:
+    x: [N, B, D].
+    number: number of components, at most D.
+
+  Returns:
+    [N, B, number].
+  """
+  flat = x.reshape(-1, x.shape[-1]).astype(np.float64)
+  flat = flat - flat.mean(axis=0)
+  _, vectors = np.linalg.eigh(flat.T @ flat)
+  first = vectors[:, ::-1][:, :number]
+  return (flat @ first).reshape(*x.shape[:2], -1)
 
 
 def labels_of(

@@ -90,10 +90,12 @@ def page_of(
     The page.
   """
   rule = subject.rule
+  total = int(subject.settings.steps)
+  age = total if subject.age is None else subject.age
   page = page_lib.Page(
     f'Inside {rule.name}, on {subject.env_name}',
     f'Rule {rule.name} ({rule.kind}, {rule.provenance}); the agent with seed '
-    f'{subject.seed} learned for {int(subject.settings.steps)} iterations.',
+    f'{subject.seed} after {age} of {total} iterations.',
   )
   for section in found.values():
     page.section(section.title)

@@ -58,22 +58,15 @@ def probes(context: context_lib.Context) -> Section:
     values.discount_of(context.seen.view),
   )
   sources = probes_lib.sources_of(found, observations)
-  for name in ('y', 'z'):
-    if name in found:
-      sources[f'untrained {name}'] = context.untrained_predictions[name]
-  scores = probes_lib.probe(sources, labels, mask)
-  section = Section(
-    'What the predictions know',
-    tables={'probes': [score._asdict() for score in scores]},
-  )
+  whole = probes_lib.probe(sources, labels, mask)
+  section = Section('What the predictions know')
   section.text.append(
     'Linear probes from each source to what happens later, fitted to some '
     'streams and scored on others. A curve that falls early knows only the '
     'near future.'
   )
-  added = ('values + y', 'values + z', 'untrained y', 'untrained z')
   section.pictures['probes'] = (
-    figures.probes([x for x in scores if x.source not in added]),
+    figures.probes(whole),
     'Score on held-out streams against the horizon. The grey line is what a '
     'source without information gets: 0 for R², 0.5 for AUC (how often an '
     'event is ranked above no event). "reward" is the discounted sum of the '
@@ -81,15 +74,21 @@ def probes(context: context_lib.Context) -> Section:
     'and whether the episode ends; the entropy is that of the policy later. '
     'A label that never varies has no curve.',
   )
-  if 'y' in found and 'value' in found:
-    kept = ('action values', 'y', 'z', *added)
-    section.pictures['probes_added'] = (
-      figures.probes([x for x in scores if x.source in kept]),
-      'What y and z know beyond the action values: where "values + y" is above '
-      '"action values", y knows something that the values do not. An untrained '
-      'network has a y, too, a random function of the observation: only what is '
-      'above "untrained y" was learned.',
+  compressed = []
+  if 'y' in found:
+    few = probes_lib.compressed_sources(found, context.untrained_predictions)
+    compressed = probes_lib.probe(few, labels, mask)
+    section.pictures['probes_compressed'] = (
+      figures.probes(compressed),
+      'The same for y and z reduced to the eight principal components along '
+      'which they vary most (y₈, z₈): what they are about. All 600 numbers of '
+      "an untrained network's y are a random function of the observation that "
+      'may know nearly all of it, so that only what is above "untrained" was '
+      'learned. Where "values + y₈" is above the values, y knows something '
+      'that they do not.',
     )
+  lines = {(x.source, x.label, x.horizon): x for x in whole + compressed}
+  section.tables['probes'] = [score._asdict() for score in lines.values()]
   return section
 
 
@@ -128,8 +127,9 @@ def bootstrap(context: context_lib.Context) -> Section:
   section = Section('How far it bootstraps')
   section.text.append(
     'The reward (by +1), the value (by +1) or a prediction (exchanged for that '
-    'of another trajectory) is changed at the last step, and the targets of '
-    'the steps before are compared with those of unchanged experience.'
+    'of another trajectory) is changed at one of the last eight steps, and the '
+    'targets of the steps before are compared with those of unchanged '
+    'experience.'
   )
   columns = _columns(compared)
   section.pictures['bootstrapping'] = (
@@ -230,8 +230,8 @@ def known(context: context_lib.Context) -> Section:
   section.text.append(
     "The agent's logits are pulled along π̂ − π. Policy gradient pulls them "
     'along the advantage times the score, the greedy step along 1 − π of the '
-    'best action, and KL-regularised improvement along π·exp(Q/β) − π, with the '
-    'temperature β that explains most.'
+    'best action, and KL-regularised improvement along π·exp(Q/β) − π, with '
+    'the temperature β that explains most.'
   )
   section.tables['directions'] = [
     dict(
@@ -265,8 +265,8 @@ def age(context: context_lib.Context) -> Section:
   life = context.subject.life
   if life is None:
     raise NotApplicableError(
-      'the run has no record of its life, which disco-rl inspect writes when it '
-      'trains the agent itself (--env)'
+      'the run has no record of its life, which disco-rl inspect writes when '
+      'it trains the agent itself (--env)'
     )
   names = targets.DISTRIBUTIONS
   found = [
@@ -296,16 +296,18 @@ def age(context: context_lib.Context) -> Section:
     for x in found
   ]
   states = life.states()
-  if states is not None and len(states) > 2:
+  if states is not None and len(states) > 3:
+    later = life.iterations[1:]
     section.pictures['lifelong_state'] = (
-      figures.life(states, life.iterations),
+      figures.life(states[1:], later),
       'The output of the life-long LSTM along the training, in its first two '
-      'principal components.',
+      'principal components. The state of birth, all zeros, is left out: it is '
+      'far from all others.',
     )
-    coordinates, _ = ageing.principal_components(states)
+    coordinates, _ = ageing.principal_components(states[1:])
     section.tables['lifelong_state'] = [
       dict(iteration=int(i), first=float(x), second=float(y))
-      for i, (x, y) in zip(life.iterations, coordinates, strict=True)
+      for i, (x, y) in zip(later, coordinates, strict=True)
     ]
   return section
 
@@ -345,8 +347,9 @@ def learning(context: context_lib.Context) -> Section:
 
 
 def _columns(effects: list[bootstrapping.Effect]) -> list[str]:
-  """Returns the names of targets that are drawn, in order."""
-  present = {targets.NAMES[x.target] for x in effects}
+  """Returns the names of the first rule's targets, in order."""
+  own = effects[0].rule
+  present = {targets.NAMES[x.target] for x in effects if x.rule == own}
   return [x for x in dict.fromkeys(targets.NAMES.values()) if x in present]
 
 

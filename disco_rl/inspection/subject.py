@@ -11,7 +11,6 @@ import numpy as np
 
 from disco_rl import agent as agent_lib
 from disco_rl import types
-from disco_rl.config import resolve
 from disco_rl.environments import registry
 from disco_rl.evaluation import agent_loop
 from disco_rl.evaluation import plan as plan_lib
@@ -40,6 +39,7 @@ class Subject:
     seed: seed of the agent.
     settings: all settings of its run.
     life: snapshots of its training, or None.
+    age: iterations that the learner has learned for; None for all.
   """
 
   rule: rule_lib.Rule
@@ -51,11 +51,31 @@ class Subject:
   seed: int
   settings: config_dict.ConfigDict
   life: life_lib.Life | None = None
+  age: int | None = None
 
   @property
   def num_steps(self) -> int:
     """T+1, the steps of a trajectory that the agent learned from."""
     return int(self.settings.batching.rollout_length)
+
+  def at(self, iteration: int) -> 'Subject':
+    """Returns the agent as it was earlier in its life.
+
+    Args:
+      iteration: its age; the snapshot nearest to it is taken.
+
+    Raises:
+      ValueError: if there is no record of its life.
+    """
+    if self.life is None:
+      raise ValueError(
+        'the run has no record of its life, which disco-rl inspect writes when '
+        'it trains the agent itself (--env)'
+      )
+    i = int(np.argmin(np.abs(self.life.iterations - iteration)))
+    return dataclasses.replace(
+      self, learner=self.life.learner(i), age=int(self.life.iterations[i])
+    )
 
   @property
   def task_rng(self) -> jax.Array:

@@ -39,9 +39,9 @@ class Head:
     """Makes an output that has given values, [...] to [..., size]."""
     values = jnp.asarray(values)
     if self.nonlinear:
-      values = rlax.signed_hyperbolic(values)
+      values = jnp.asarray(rlax.signed_hyperbolic(values))
     if self.max_abs_value is None:
-      return values[..., None]
+      return jnp.expand_dims(values, -1)
     two_hot = value_utils.scalar_to_categorical_value(
       size, values, self.max_abs_value
     )
