@@ -19,14 +19,14 @@ def of_run(config: Mapping[str, Any]) -> str | None:
     config: contents of the run's `config.json`.
 
   Returns:
-    A line for a shell; None if the run was made in Python from objects that
-    have no name.
+    One command for a shell, with an option per line; None if the run was made
+    in Python from objects that have no name.
   """
   if not config.get('is_by_name'):
     return None
   command = config['command']
   request = dict(config['request'])
-  words = ['disco-rl', command]
+  parts = [['disco-rl', command]]
   seeds = request.pop('seeds', None)
   settings = [f'{path}={x}' for path, x in _settings(request).items()]
   if seeds is not None:
@@ -37,10 +37,10 @@ def of_run(config: Mapping[str, Any]) -> str | None:
   for name, default in _DEFAULTS[command].items():
     value = request.get(name, default)
     if name not in ('set', 'settings') and value != default:
-      words += _option(name, value)
+      parts += _option(name, value)
   for text in (*request.get('set', ()), *settings):
-    words += ['--set', text]
-  return shlex.join(words)
+    parts.append(['--set', text])
+  return ' \\\n  '.join(map(shlex.join, parts))
 
 
 def _settings(request: Mapping[str, Any]) -> dict[str, str]:
@@ -52,9 +52,9 @@ def _settings(request: Mapping[str, Any]) -> dict[str, str]:
   }
 
 
-def _option(name: str, value: Any) -> list[str]:
+def _option(name: str, value: Any) -> list[list[str]]:
   """Returns an option with its value, or once per value of a list."""
   option = f'--{name.replace("_", "-")}'
   values: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
   # With `=`, since a value may begin with a dash.
-  return [f'{option}={each}' for each in values]
+  return [[f'{option}={each}'] for each in values]

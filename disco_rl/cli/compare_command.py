@@ -25,6 +25,8 @@ from disco_rl.runs import metrics
 from disco_rl.runs import plot_style
 from disco_rl.runs import plots
 
+_FRESH = 'final_return'  # Column of the tables of evaluations.
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's options."""
@@ -169,11 +171,11 @@ def draw_rules(runs: Sequence[run_names.Run], column: str | None = None) -> Any:
       drawn[column] = _column(run.rows, column)
     columns = pictures.return_columns(run.rows)
     for env in () if column else _environments(run):
-      of_env = {f'return of agents in training: {env}': []}
-      if env in columns:
-        of_env = dict.fromkeys(of_env, _column(run.rows, columns[env]))
       fresh, _ = evaluation_tables.read(run.path, env)
-      of_env[f'return of fresh agents: {env}'] = _column(fresh, 'final_return')
+      of_env = {f'return of fresh agents: {env}': _column(fresh, _FRESH)}
+      if env in columns:
+        returns = _column(run.rows, columns[env])
+        of_env = {f'return of agents in training: {env}': returns, **of_env}
       limits |= dict.fromkeys(of_env, run_names.return_limits([env]))
       drawn |= of_env
     for title, rows in drawn.items():

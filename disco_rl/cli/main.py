@@ -32,7 +32,7 @@ _COMMANDS = {
 }
 
 # Commands that compile large programs.
-_COMPILING = ('eval', 'meta-train', 'benchmark', 'inspect')
+_COMPILING = ('eval', 'meta-train', 'benchmark', 'inspect', 'play')
 # Those whose runs may have several devices and processes.
 _SHARDED = ('eval', 'meta-train')
 

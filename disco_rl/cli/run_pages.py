@@ -1,6 +1,7 @@
 """Puts runs on one page of HTML."""
 
 from collections.abc import Callable, Mapping, Sequence
+import functools
 import json
 from typing import Any
 
@@ -18,13 +19,15 @@ from disco_rl.runs import page as page_lib
 from disco_rl.runs import plots
 from disco_rl.runs import run as run_lib
 
-# Columns that are drawn besides returns, if runs have them, to their titles.
+# Columns that are drawn besides returns, if runs have them, to captions.
 _MORE_COLUMNS = {
-  'average_length': 'length of episodes (steps)',
-  'total_loss': 'loss',
-  'entropy': 'entropy of the policy (nats)',
-  'global_gradient_norm': 'norm of the gradient',
+  'average_length': 'Average length of the episodes that ended.',
+  'total_loss': 'The loss of the rule, averaged over learner steps.',
+  'entropy': 'Entropy of the policy: how undecided the agent is.',
+  'global_gradient_norm': 'Norm of the gradient in the agent’s parameters.',
 }
+# Inches; pages show pictures in any size, and text must not become too small.
+_SIZE = (5.6, 3.9)
 _UNKNOWN = 'unknown'
 _DEFAULT = 'default'
 _LONGEST_VALUE = 200
@@ -96,6 +99,7 @@ def _add_evaluations(
     lambda: compare_command.draw_agents(runs),
     'Average return of the episodes that ended, while agents learn. Intervals '
     'are clipped to the returns that are possible, or that were observed.',
+    'normal' if len({run.env for run in runs}) == 1 else 'panels',
   )
   page.table(
     (
@@ -117,23 +121,20 @@ def _add_evaluations(
       ],
       folded=f'Seeds of {name}',
     )
-  panels = {
-    title: {
-      name: _as_values(run.rows, column)
-      for name, run in named.items()
-      if column in run.rows[0]
-    }
-    for column, title in _MORE_COLUMNS.items()
-  }
-  panels = {title: own for title, own in panels.items() if own}
   page.section('Learning')
-  _draw(
-    page,
-    lambda: plots.grid(
-      panels, 'value', x='iteration', title='While agents learn', y_label=''
-    ),
-    'Averages over the iterations of a row of metrics.csv.',
-  )
+  for column, caption in _MORE_COLUMNS.items():
+    tables = {
+      name: run.rows for name, run in named.items() if column in run.rows[0]
+    }
+    if tables:
+      _draw(
+        page,
+        functools.partial(
+          plots.learning_curves, tables, column, has_legend=len(named) > 1
+        ),
+        caption,
+        'small',
+      )
 
 
 def _final_row(name: str, run: run_names.Run) -> tuple[str, ...]:
@@ -162,11 +163,14 @@ def _add_discoveries(
   runs = list(named.values())
   page.section('Returns')
   header, lines = compare_command.rule_table(runs)
+  by_path = {str(run.path): name for name, run in named.items()}
+  lines = [(by_path[path], *rest) for path, *rest in lines]
   _draw(
     page,
     lambda: compare_command.draw_rules(runs),
     'Average return of agents in training, and of fresh agents that are '
     'trained with the rule of a meta-update.',
+    'panels',
   )
   page.table(
     header,
@@ -181,8 +185,9 @@ def _add_discoveries(
       if picture != pictures.RETURNS:
         _draw(
           page,
-          lambda picture=picture, run=run: pictures.draw(picture, run.rows),
+          functools.partial(pictures.draw, picture, run.rows),
           f'Metrics of the meta-training of {name}.',
+          'panels',
         )
     for env in evaluation_tables.environments(run.config):
       rows, _ = evaluation_tables.read(run.path, env)
@@ -299,23 +304,22 @@ def _add_commands(
       )
 
 
-def _draw(page: page_lib.Page, draw: Callable[[], Any], caption: str) -> None:
+def _draw(
+  page: page_lib.Page,
+  draw: Callable[[], Any],
+  caption: str,
+  size: str = 'normal',
+) -> None:
   """Adds a figure, or why there is none."""
-  if plots.is_available():
-    page.figure(draw(), caption)
-  else:
+  if not plots.is_available():
     page.paragraph(
       f'No picture; to draw one: {installation.install_hint("plots")}'
     )
-
-
-def _as_values(rows: Sequence[metrics.Row], column: str) -> list[metrics.Row]:
-  """Extracts a column as `value`, with those of the horizontal axis."""
-  kept = ('iteration', 'env_steps', 'seed')
-  return [
-    {**{name: row[name] for name in kept if name in row}, 'value': row[column]}
-    for row in rows
-  ]
+    return
+  figure = draw()
+  if size != 'panels':
+    figure.set_size_inches(*_SIZE)
+  page.figure(figure, caption, size=size)
 
 
 def _number(value: float) -> str:

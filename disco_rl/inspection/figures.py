@@ -113,7 +113,8 @@ def bootstrapping_of(
             *(rule, ends),
             *(change, target),
           ):
-            positive = np.where(x.effect > _FLOOR, x.effect, np.nan)
+            floor = _FLOOR if x.target in targets.DISTRIBUTIONS else 1e-6
+            positive = np.where(x.effect > floor, x.effect, np.nan)
             if not np.isfinite(positive).any():
               continue
             name = rule if has_rules else _ENDS[ends]

@@ -36,6 +36,7 @@ _KINDS = {
 # Larger drawings, of very long curves, are embedded as pixels.
 _MAX_SVG_BYTES = 2_000_000
 _SUFFIXES = ('.html', '.htm')
+_SIZES = ('normal', 'small', 'panels')
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = """
@@ -58,16 +59,19 @@ p { margin: 0.5rem 0; max-width: 46rem; }
 p.lead { color: var(--soft); }
 nav { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; margin-top: 0.8rem; }
 a { color: var(--accent); }
-figure { margin: 1rem 0; }
-figure img { display: block; max-width: 100%; height: auto; }
+figure { margin: 1rem 0; width: min(100%, 44rem); }
+figure.small { display: inline-block; width: min(100%, 28.5rem);
+  margin-right: 1rem; vertical-align: top; }
+figure img { display: block; width: 100%; height: auto; }
+figure.panels img { min-width: 32rem; }
 figcaption { color: var(--soft); font-size: 0.9rem; margin-top: 0.3rem;
   max-width: 46rem; }
-.scroll { overflow-x: auto; margin: 0.8rem 0; }
+.scroll { overflow-x: auto; margin: 0.4rem 0; }
 table { border-collapse: collapse; font-size: 0.9rem; }
-caption { text-align: left; color: var(--soft); padding-bottom: 0.3rem; }
+p.caption { color: var(--soft); font-size: 0.9rem; margin: 1rem 0 0; }
 th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.9rem 0.3rem 0;
   border-bottom: 1px solid var(--line); }
-td { max-width: 30rem; overflow-wrap: anywhere;
+td { max-width: 30rem; overflow-wrap: break-word;
   font-variant-numeric: tabular-nums; }
 th { font-weight: 600; }
 thead th { color: var(--soft); white-space: nowrap; }
@@ -133,27 +137,37 @@ class Page:
       + '</tr>'
       for first, *rest in rows
     ]
-    above = f'<caption>{_text(caption)}</caption>' if caption else ''
+    # Not a `caption`, which would be as wide as the table and scroll with it.
+    above = f'<p class="caption">{_text(caption)}</p>' if caption else ''
     table = (
-      f'<div class="scroll"><table>{above}<thead><tr>{head}</tr></thead>'
+      f'{above}<div class="scroll"><table><thead><tr>{head}</tr></thead>'
       f'<tbody>{"".join(lines)}</tbody></table></div>'
     )
     if folded:
       table = f'<details><summary>{_text(folded)}</summary>{table}</details>'
     self._body.append(table)
 
-  def figure(self, picture: Any, caption: str, alt: str = '') -> None:
-    """Adds a picture.
+  def figure(
+    self, picture: Any, caption: str, alt: str = '', *, size: str = 'normal'
+  ) -> None:
+    """Adds a picture with a sentence below it.
 
     Args:
       picture: a matplotlib figure, or the contents of a file: SVG, PNG, GIF or
         JPEG.
       caption: a sentence below it.
       alt: words for those who do not see it; empty for the caption.
+      size: `'normal'`; `'small'` for two in a row on wide screens; `'panels'`
+        for several panels, which scroll on narrow screens.
 
     Raises:
       ValueError: if it is of another kind.
     """
+    if size not in _SIZES:
+      raise ValueError(
+        f'the size of a figure must be one of {", ".join(_SIZES)}, got '
+        f'{fields.shorten(size)}'
+      )
     if not isinstance(picture, bytes):
       drawn = plots.to_bytes(picture, 'svg')
       if len(drawn) > _MAX_SVG_BYTES:
@@ -175,8 +189,9 @@ class Page:
     data = base64.b64encode(picture).decode()
     look = ' class="drawing"' if is_drawing else ''
     self._body.append(
-      f'<figure><img{look} src="data:{kind};base64,{data}" '
-      f'alt="{_text(alt or caption)}">'
+      f'<figure class="{size}"><div class="scroll">'
+      f'<img{look} src="data:{kind};base64,{data}" '
+      f'alt="{_text(alt or caption)}"></div>'
       f'<figcaption>{_text(caption)}</figcaption></figure>'
     )
 

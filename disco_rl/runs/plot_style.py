@@ -120,9 +120,8 @@ def curve(
   finite = seeds[np.isfinite(seeds)]
   if limits is None:
     limits = (finite.min(), finite.max()) if finite.size else (-np.inf, np.inf)
-  return Curve(
-    at, seeds, mean, *np.clip((mean - band, mean + band), *limits), window
-  )
+  low, high = np.clip((mean - band, mean + band), *limits)
+  return Curve(at, seeds, mean, low, high, window)
 
 
 def draw(axes: Any, drawn: Curve, number: int, label: str, marker: str) -> None:
@@ -225,8 +224,7 @@ def _ratio(runs: Iterable[Rows], x: str, other: str) -> float | None:
   ratios = {
     round(row[other] / row[x], 6)
     for rows in runs
-    for row in (rows[:1], rows[-1:])
-    for row in row
+    for row in (*rows[:1], *rows[-1:])
     if row.get(x) and row.get(other)
   }
   return ratios.pop() if len(ratios) == 1 else None

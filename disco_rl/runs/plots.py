@@ -43,6 +43,7 @@ def learning_curves(
   x: str = 'iteration',
   title: str = '',
   limits: plot_style.Limits | None = None,
+  has_legend: bool | None = None,
 ) -> Any:
   """Draws the curves of one or more runs.
 
@@ -57,6 +58,8 @@ def learning_curves(
     title: title of the picture.
     limits: lowest and highest possible value, to which intervals are clipped;
       None for those that were observed.
+    has_legend: whether there is a legend; None for one unless a title names a
+      single run.
 
   Returns:
     A matplotlib figure.
@@ -66,8 +69,9 @@ def learning_curves(
   drawn = _draw_curves(axes, runs, column, x, limits)
   plot_style.label_x(axes, runs.values(), x)
   axes.set_ylabel(plot_style.name(column))
-  # The title names a single run.
-  plot_style.finish(axes, has_legend=len(drawn) > 1 or bool(runs and not title))
+  if has_legend is None:
+    has_legend = len(drawn) > 1 or not title
+  plot_style.finish(axes, has_legend=has_legend and bool(drawn))
   plot_style.head(axes, title, plot_style.describe(drawn, x))
   return figure
 

@@ -98,3 +98,34 @@ def test_compare_shows_one_average_for_the_same_rows(trained, tmp_path, capsys):
   line = capsys.readouterr().out.splitlines()[2].split()
   last, whole = ' '.join(line[5:]).split(' ± ')[0], line[-3]
   assert last == whole, line
+
+
+def test_episodes_are_drawn_and_saved(trained, tmp_path):
+  image_lib = pytest.importorskip('PIL.Image')
+  run = disco_rl.load_run(trained)
+  episode = run.play(1, greedy=True, render=True)
+  assert len(episode.frames) == 4 and episode.is_complete
+  assert {frame.shape for frame in episode.frames} == {(4, 3, 3)}
+  plain = run.play(1, greedy=True)
+  np.testing.assert_array_equal(plain.actions, episode.actions)
+  assert plain.frames == ()
+  # The last frame shows whether the ball was caught.
+  is_caught = len({tuple(x) for x in np.argwhere(episode.frames[-1] > 99)}) == 3
+  assert is_caught == (episode.total_return == 1.0)
+  episode.save(tmp_path / 'x.gif')
+  with image_lib.open(tmp_path / 'x.gif') as image:
+    assert image.n_frames == 4
+  with pytest.raises(ValueError, match='render=True'):
+    plain.save(tmp_path / 'y.gif')
+  cut = run.play(1, max_steps=2)
+  assert not cut.is_complete and len(cut.actions) == 2
+
+
+def test_environments_without_a_picture_are_refused(tmp_path):
+  env = 'gym:tests.support.scripted:ScriptedGym'
+  command = ['eval', '--rule=actor_critic', f'--env={env}', '--steps=1']
+  command += ['--set=agent.net_settings.net_args.dense=(9, 8)', *SIZES[2:]]
+  assert main.main([*command, f'--out={tmp_path / "x"}']) == 0
+  run = disco_rl.load_run(tmp_path / 'x')
+  with pytest.raises(ValueError, match=r'cannot be drawn; .*catch, MinAtar'):
+    run.play(render=True)
