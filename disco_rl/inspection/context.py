@@ -16,13 +16,16 @@ from disco_rl.inspection import predictions
 from disco_rl.inspection import subject as subject_lib
 from disco_rl.inspection import targets
 
+_NUM_PARTS = 4
+
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
   """How much experience is analysed.
 
   Attributes:
-    num_trajectories: trajectories that targets are computed of.
+    num_trajectories: trajectories that targets are computed of, successive
+      parts of a quarter as many streams.
     num_streams: streams that probes are fitted to and scored on.
     num_steps: steps of each stream.
     learning_steps: iterations of fresh agents that learn without some inputs;
@@ -98,7 +101,8 @@ class Context:
 
   def scene(self, learner: agent_lib.LearnerState) -> targets.Scene:
     """Collects trajectories of an agent, as its rule sees them."""
-    rollout = self._short.collect(learner.params)
+    steps = self.subject.num_steps
+    rollout = experience.in_parts(self._short.collect(learner.params), steps)
     # The optimiser's state is not read.
     return self._see(learner.replace(opt_state=None), rollout)
 
@@ -124,16 +128,20 @@ class Context:
 
   @functools.cached_property
   def _short(self) -> experience.Collector:
-    steps = self.subject.num_steps
-    return self._collector(self.sizes.num_trajectories, steps)
+    # Successive parts, so that they are not all from the starts of episodes.
+    num_envs = max(2, self.sizes.num_trajectories // _NUM_PARTS)
+    return self._collector(num_envs, self.subject.num_steps, _NUM_PARTS)
 
-  def _collector(self, num_envs: int, num_steps: int) -> experience.Collector:
+  def _collector(
+    self, num_envs: int, num_steps: int, num_parts: int = 1
+  ) -> experience.Collector:
     subject = self.subject
     collector = experience.Collector(
       subject.agent,
       subject.env_fn,
       num_envs=num_envs,
       num_steps=num_steps,
+      num_parts=num_parts,
       task_rng=subject.task_rng,
     )
     self._collectors.append(collector)

@@ -17,7 +17,7 @@ from disco_rl.runs import plot_style
 from disco_rl.runs import plots
 
 # Frames that are drawn beside each other.
-_MAX_FRAMES = 20
+_MAX_FRAMES = 12
 
 
 def probes(scores: Sequence[probes_lib.Score]) -> Any:
@@ -51,9 +51,8 @@ def episode(strip: episodes.Strip) -> Any:
   """Draws one episode: frames, and series below them."""
   images = episodes.frames(strip.observations)
   num_steps = len(strip.actions)
-  shown = np.unique(np.linspace(0, num_steps - 1, _MAX_FRAMES).astype(int))
-  if num_steps <= _MAX_FRAMES:
-    shown = np.arange(num_steps)
+  stride = -(-num_steps // _MAX_FRAMES)
+  shown = np.arange(0, num_steps, stride)
   rows = [('reward', strip.rewards), *strip.series.items()]
   figure = plots.blank(9, 1.05 * len(rows) + (1.2 if images else 0.4))
   ratios = ([1.1] if images else []) + [1.0] * len(rows)
@@ -63,7 +62,7 @@ def episode(strip: episodes.Strip) -> Any:
   grid = np.atleast_1d(grid)
   if images:
     axes = grid[0]
-    half = 0.48 * (shown[1] - shown[0] if len(shown) > 1 else 1)
+    half = 0.47 * stride
     for t in shown:
       axes.imshow(
         images[t],
