@@ -12,6 +12,9 @@ from disco_rl.rule_zoo import rule as rule_lib
 from disco_rl.rule_zoo import store
 
 _PUBLISHED = 'disco_103'
+# Updates of the life-long state of another rule. At birth, that of an untrained
+# rule lets nothing of later steps through.
+_AGE = 10
 
 
 class Seen(NamedTuple):
@@ -44,8 +47,8 @@ def others(subject: subject_lib.Subject, seen: Seen) -> list[Seen]:
   Returns:
     Those that make sense: the published rule, if it is on this machine and of
     the same size; an untrained η, for a rule with parameters; and the
-    actor-critic, for an agent with values. Rules with a life-long state begin
-    their life here.
+    actor-critic, for an agent with values. Their life-long states have seen
+    these trajectories, and nothing else, for a few updates.
   """
   found = []
   if jax.tree.leaves(subject.eta):
@@ -74,6 +77,7 @@ def _with_eta(
     fresh = view.rule.init_meta_state(jax.random.PRNGKey(0), {})
     meta_state = {**scene.meta_state, 'rnn_state': fresh['rnn_state']}
     scene = scene.change(meta_state=meta_state)
+    scene = targets.aged(view, scene, _AGE)
   return Seen(view, scene, seen.head)
 
 

@@ -138,8 +138,8 @@ def bootstrap(context: context_lib.Context) -> Section:
     'against the distance to the changed step, with all ends of episodes '
     'removed. A straight line is exponential forgetting, as in V-trace, whose '
     'effect of a reward falls by γλ per step; a line that stays high reaches '
-    'far. All rules see the same trajectories; those other than that of the '
-    'agent begin their life-long state here.',
+    'far. All rules see the same trajectories; the life-long states of '
+    'those other than that of the agent have seen nothing else.',
   )
   by_end = [
     effect

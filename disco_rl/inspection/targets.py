@@ -161,6 +161,24 @@ def compute(view: View, scene: Scene) -> dict[str, jax.Array]:
   }
 
 
+def aged(view: View, scene: Scene, num_updates: int) -> Scene:
+  """Advances a rule's life-long state on the trajectories of a scene.
+
+  Args:
+    view: the rule.
+    scene: the trajectories.
+    num_updates: updates of the life-long state.
+
+  Returns:
+    The scene with the new `rnn_state`; all else is as before.
+  """
+  advance = jax.jit(lambda scene: _unroll(view, scene)[1]['rnn_state'])
+  for _ in range(num_updates):
+    meta_state = {**scene.meta_state, 'rnn_state': advance(scene)}
+    scene = scene.change(meta_state=meta_state)
+  return scene
+
+
 def change(name: str, before: types.Array, after: types.Array) -> jax.Array:
   """Measures how much a target changed.
 

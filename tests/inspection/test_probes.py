@@ -13,20 +13,20 @@ def _noise(rng, *shape):
 
 def test_a_planted_signal_is_found_and_noise_is_not():
   rng = np.random.default_rng(0)
-  known, noise = _noise(rng, 60, 40, 5), _noise(rng, 60, 40, 30)
+  known, noise = _noise(rng, 60, 100, 5), _noise(rng, 60, 100, 30)
   weights = rng.normal(size=5)
   label = known @ weights
   sources = {
     'signal': np.concatenate([known, noise], axis=-1),
     'noise': noise,
-    'constant': np.ones((60, 40, 3), np.float32),
+    'constant': np.ones((60, 100, 3), np.float32),
   }
   labels = {
     ('number', 1): label,
-    ('noisy number', 1): label + label.std() * _noise(rng, 60, 40),
+    ('noisy number', 1): label + label.std() * _noise(rng, 60, 100),
     ('event', 1): label > 1,
   }
-  mask = rng.random((60, 40)) < 0.9
+  mask = rng.random((60, 100)) < 0.9
   found = {(s.source, s.label): s for s in probes.probe(sources, labels, mask)}
   assert found['signal', 'number'].score > 0.999
   # Half of the variance is noise.

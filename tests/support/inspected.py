@@ -44,6 +44,9 @@ def make(rule: str = 'disco', num_steps: int = 13, seed: int = 0) -> Small:
   see = jax.jit(functools.partial(targets.scene_of, an_agent, eta))
   scene = see(learner, rollout)
   view = targets.view_of(an_agent, eta, rule)
+  if 'rnn_state' in scene.meta_state:
+    # At birth, nothing of later steps would be let through.
+    scene = targets.aged(view, scene, 3)
   return Small(
     an_agent, eta, learner, rollout, view, scene, values.head_of(an_agent)
   )
