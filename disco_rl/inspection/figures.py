@@ -108,7 +108,7 @@ def bootstrapping_of(
     for axes, target in zip(axes_row, columns, strict=True):
       for i, (rule, ends) in enumerate(lines):
         for x in effects:
-          if (x.rule, x.ends, x.changed, targets.NAMES[x.target]) == (
+          if (x.rule, x.ends, x.changed, targets.label(x.target)) == (
             *(rule, ends),
             *(change, target),
           ):
@@ -164,7 +164,7 @@ def influences(found: Sequence[influence.Influence], name: str) -> Any:
     for (i, j), number in np.ndenumerate(numbers):
       axes.text(j, i, _short(number), ha='center', va='center', fontsize=7)
     axes.set_xticks(
-      range(len(columns)), [targets.NAMES[name] for name in columns]
+      range(len(columns)), [targets.label(name) for name in columns]
     )
     axes.set_yticks(range(len(sources)), [inputs.label(x) for x in sources])
     axes.set_title(title, fontsize='medium')
@@ -239,7 +239,7 @@ def ages(found: Sequence[ageing.Age]) -> Any:
   figure, grid = _grid(2, width=9, height=3.4)
   at = [age.iteration for age in found]
   for i, name in enumerate(found[0].strength):
-    label = targets.NAMES[name]
+    label = targets.label(name)
     color = plot_style.COLORS[i]
     now = [age.strength[name] for age in found]
     then = [age.strength_at_birth[name] for age in found]

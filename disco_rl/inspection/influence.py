@@ -114,7 +114,7 @@ def table(
     The inputs, the targets, and numbers [inputs, targets].
   """
   sources = list(dict.fromkeys(x.source for x in found))
-  names = list(dict.fromkeys(x.target for x in found))
+  names = targets.in_order(x.target for x in found)
   numbers = np.zeros((len(sources), len(names)))
   for x in found:
     place = sources.index(x.source), names.index(x.target)

@@ -4,11 +4,13 @@ from collections.abc import Callable
 import dataclasses
 from typing import Any
 
+import jax
 import numpy as np
 
 from disco_rl.inspection import ablated_learning
 from disco_rl.inspection import ageing
 from disco_rl.inspection import bootstrapping
+from disco_rl.inspection import comparison
 from disco_rl.inspection import context as context_lib
 from disco_rl.inspection import directions
 from disco_rl.inspection import episodes
@@ -115,6 +117,7 @@ def episode(context: context_lib.Context) -> Section:
 def bootstrap(context: context_lib.Context) -> Section:
   """Asks how far targets depend on later steps."""
   own = context.seen
+  _check_has_targets(own)
   if context.subject.num_steps < bootstrapping.CUT + 3:
     raise NotApplicableError(
       f'trajectories of {context.subject.num_steps} steps are too short'
@@ -181,6 +184,7 @@ def bootstrap(context: context_lib.Context) -> Section:
 
 def look(context: context_lib.Context) -> Section:
   """Asks which inputs matter for the targets."""
+  _check_has_targets(context.seen)
   found = influence.influences(context.seen.view, context.seen.scene)
   section = Section('What it looks at')
   section.tables['influence'] = [
@@ -346,11 +350,17 @@ def learning(context: context_lib.Context) -> Section:
   return section
 
 
+def _check_has_targets(seen: comparison.Seen) -> None:
+  """Raises an error for a rule that computes no targets."""
+  if not jax.eval_shape(lambda x: targets.compute(seen.view, x), seen.scene):
+    raise NotApplicableError(f'{seen.view.name} computes no targets')
+
+
 def _columns(effects: list[bootstrapping.Effect]) -> list[str]:
-  """Returns the names of the first rule's targets, in order."""
+  """Returns the names of the first rule's targets."""
   own = effects[0].rule
-  present = {targets.NAMES[x.target] for x in effects if x.rule == own}
-  return [x for x in dict.fromkeys(targets.NAMES.values()) if x in present]
+  names = targets.in_order(x.target for x in effects if x.rule == own)
+  return [targets.label(name) for name in names]
 
 
 # Analyses by name, in the order of the report.

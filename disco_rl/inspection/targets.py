@@ -6,7 +6,7 @@ statistics of advantages do not move: otherwise every change of one reward would
 change the targets of all steps through them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 import inspect
 from typing import Any
@@ -152,13 +152,27 @@ def compute(view: View, scene: Scene) -> dict[str, jax.Array]:
 
   Returns:
     The entries of `NAMES` that the rule computes: logits [T, B, N] of
-    distributions, and numbers [T, B].
+    distributions, and numbers [T, B]. For a rule with none of these names, all
+    of its outputs that are numbers per step.
   """
   outs, _ = _unroll(view, scene)
-  num_steps = jnp.shape(scene.inputs.rewards)[0]
-  return {
-    name: jnp.asarray(outs[name])[:num_steps] for name in NAMES if name in outs
-  }
+  shape = jnp.shape(scene.inputs.rewards)
+  names = [name for name in NAMES if name in outs]
+  if not names:
+    names = [name for name, x in outs.items() if jnp.shape(x) == shape]
+  return {name: jnp.asarray(outs[name])[: shape[0]] for name in names}
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+  """Returns names without repetition: those of `NAMES` first, in its order."""
+  known = list(NAMES)
+  place = lambda name: known.index(name) if name in known else len(known)
+  return sorted(dict.fromkeys(names), key=place)
+
+
+def label(name: str) -> str:
+  """Returns the name of a target for readers."""
+  return NAMES.get(name, name)
 
 
 def aged(view: View, scene: Scene, num_updates: int) -> Scene:
