@@ -19,6 +19,9 @@ from disco_rl.inspection import values
 # Ends of episodes: none, as the agent lived them, or one between the change and
 # the targets.
 ENDS = ('none', 'lived', 'cut')
+# Smaller effects are rounding: of divergences, and of numbers.
+ROUNDING = 2e-7
+ROUNDING_OF_NUMBERS = 1e-6
 # Steps before the change at which the episode ends in `'cut'`.
 CUT = 3
 
@@ -42,10 +45,16 @@ class Effect(NamedTuple):
 
   def reach(self, share: float = 0.9) -> int:
     """Returns the least k within which a share of all effects lies, or -1."""
-    total = np.cumsum(np.nan_to_num(self.effect))
+    total = np.cumsum(np.nan_to_num(self.visible()))
     if not total[-1] > 0:
       return -1
     return int(np.argmax(total >= share * total[-1]))
+
+  def visible(self) -> np.ndarray:
+    """Returns the effect, [K], with NaN where it is rounding or unknown."""
+    is_divergence = self.target in targets.DISTRIBUTIONS
+    least = ROUNDING if is_divergence else ROUNDING_OF_NUMBERS
+    return np.where(self.effect > least, self.effect, np.nan)
 
 
 def changes(

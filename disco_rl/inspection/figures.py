@@ -112,8 +112,7 @@ def bootstrapping_of(
             *(rule, ends),
             *(change, target),
           ):
-            floor = _FLOOR if x.target in targets.DISTRIBUTIONS else 1e-6
-            positive = np.where(x.effect > floor, x.effect, np.nan)
+            positive = x.visible()
             if not np.isfinite(positive).any():
               continue
             name = rule if has_rules else _ENDS[ends]
@@ -134,7 +133,7 @@ def bootstrapping_of(
 
 
 # Smaller effects are rounding.
-_FLOOR = 1e-9
+_FLOOR = bootstrapping.ROUNDING
 _ENDS = {
   'none': 'no episode ends',
   'lived': 'ends as lived',
