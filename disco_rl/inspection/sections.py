@@ -142,8 +142,8 @@ def bootstrap(context: context_lib.Context) -> Section:
     'removed. A straight line is exponential forgetting, as in V-trace, whose '
     'effect of a reward falls by γλ per step; a line that stays high reaches '
     'far. All rules see the same trajectories; the life-long states of '
-    ''those other than that of the agent have seen nothing else. Effects below '
-    '2e-7 are rounding, and not drawn.',,
+    'those other than that of the agent have seen nothing else. Effects below '
+    '2e-7 are rounding, and not drawn.',
   )
   by_end = [
     effect

@@ -121,7 +121,9 @@ def test_only_steps_of_the_same_episode_count():
 
 
 def test_reach():
-  make = lambda *effect: bootstrapping.Effect('', '', 'pi', '', np.array(effect))
+  make = lambda *effect: bootstrapping.Effect(
+    '', '', 'pi', '', np.array(effect)
+  )
   assert make(1.0, 0, 0).reach() == 0
   assert make(1.0, 1, 1, 1).reach(0.5) == 1
   assert make(1.0, 1, np.nan).reach() == 1
