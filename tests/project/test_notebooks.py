@@ -65,6 +65,7 @@ def test_every_notebook_is_here():
   'name',
   [
     'eval.ipynb',
+    pytest.param('inspect.ipynb', marks=pytest.mark.slow),
     # Compiles for minutes; its parts are tested elsewhere.
     pytest.param('meta_train.ipynb', marks=pytest.mark.slow),
   ],
