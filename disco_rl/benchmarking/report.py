@@ -18,6 +18,7 @@ import numpy as np
 from disco_rl.benchmarking import campaign as campaign_lib
 from disco_rl.benchmarking import scores
 from disco_rl.benchmarking import statistics
+from disco_rl.environments import showing
 from disco_rl.runs import metrics
 from disco_rl.runs import plots
 
@@ -238,6 +239,9 @@ def curves(result: Any) -> Any:
     panels,
     'average_return',
     x='env_steps',
+    limits={
+      task.name: showing.return_range(task.env) for task in result.suite.tasks
+    },
     title=f'Learning curves in the suite {result.suite.name}',
   )
 

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = [run_names.read(pathlib.Path(path)) for path in arguments.runs]
     compare = dict(eval=_compare_agents)
     compare['meta-train'] = _compare_rules
-    command = run_names.check_one_command(runs)
+    command = run_names.check_alike(runs)
     table, figure = compare[command](runs, arguments)
     if figure is not None:
       plots.save(figure, out)
@@ -83,10 +83,6 @@ def _compare_agents(
   runs: list[run_names.Run], arguments: argparse.Namespace
 ) -> tuple[str, Any]:
   """Compares runs of `eval`; returns a table, and a figure or None."""
-  for run in runs:
-    for column in metrics.COLUMNS:
-      if column not in run.rows[0]:
-        raise errors.UsageError(f'{run.path}/metrics.csv has no {column}')
   figure = None
   if plots.is_available():
     figure = draw_agents(runs, arguments.column, arguments.x)

@@ -1,5 +1,6 @@
 """Draws boards in the terminal while an agent plays."""
 
+import shutil
 import time
 from typing import TextIO
 
@@ -17,8 +18,8 @@ _FRAMES_PER_SECOND = 5.0
 class Screen:
   """Shows one board at a time: each in the place of the last, if it can.
 
-  On a terminal that can move its cursor, boards are animated. Elsewhere, they
-  are printed one after another.
+  On a terminal that can move its cursor and is high enough, they are animated.
+  Elsewhere, they are printed one after another.
   """
 
   def __init__(self, stream: TextIO, frames_per_second: float | None = None):
@@ -62,7 +63,9 @@ class Screen:
     lines = [
       separator.join(line) for line in rendering.symbols(board, self._symbols)
     ]
-    if self._is_animated and not self._is_first:
+    # A taller board would scroll away.
+    is_low = height < shutil.get_terminal_size().lines
+    if self._is_animated and is_low and not self._is_first:
       time.sleep(self._seconds)
       console.write(self._stream, f'\x1b[{height}A')  # That many lines up.
     elif not self._is_first:

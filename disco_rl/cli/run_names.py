@@ -56,15 +56,30 @@ def read(path: pathlib.Path) -> Run:
   return Run(path, config, rows)
 
 
-def check_one_command(runs: Sequence[Run]) -> str:
-  """Returns the command that made all runs; a `UsageError` if they differ."""
+def check_alike(runs: Sequence[Run]) -> str:
+  """Checks that runs can be compared.
+
+  Args:
+    runs: the runs.
+
+  Returns:
+    The command that made all of them.
+
+  Raises:
+    UsageError: if they are of different commands, or tables lack a column.
+  """
   commands = {run.command for run in runs}
   if len(commands) > 1:
     raise errors.UsageError(
       'runs of eval and of meta-train measure different things and cannot be '
       'drawn in one picture: compare those of one command at a time'
     )
-  return commands.pop()
+  command = commands.pop()
+  for run in runs:
+    for column in metrics.COLUMNS if command == 'eval' else ():
+      if column not in run.rows[0]:
+        raise errors.UsageError(f'{run.path}/metrics.csv has no {column}')
+  return command
 
 
 def of_evaluations(runs: Sequence[Run]) -> list[str]:

@@ -27,7 +27,7 @@ _MORE_COLUMNS = {
   'global_gradient_norm': 'Norm of the gradient in the agent’s parameters.',
 }
 # Inches; pages show pictures in any size, and text must not become too small.
-_SIZE = (5.6, 3.9)
+_WIDTH = 6.0
 _UNKNOWN = 'unknown'
 _DEFAULT = 'default'
 _LONGEST_VALUE = 200
@@ -42,7 +42,7 @@ def page_of(runs: Sequence[run_names.Run]) -> page_lib.Page:
   Returns:
     The page, not written yet.
   """
-  command = run_names.check_one_command(runs)
+  command = run_names.check_alike(runs)
   of_agents = command == 'eval'
   if of_agents:
     names = run_names.of_evaluations(runs)
@@ -75,7 +75,7 @@ def _lead(named: Mapping[str, run_names.Run]) -> str:
   unit = 'iterations' if run.command == 'eval' else 'meta-updates'
   if len(named) > 1:
     return ', '.join(named)
-  total = run.config.get('settings', {}).get('steps')
+  total = _settings(run).get('steps')
   done = int(run.rows[-1]['iteration'])
   seeds = len({row['seed'] for row in run.rows})
   parts = [f'{done} of {total} {unit}']
@@ -103,8 +103,8 @@ def _add_evaluations(
   )
   page.table(
     (
-      *('run', 'rule', 'environment', 'iterations', 'environment steps'),
-      *('seeds', 'final return', '95% interval'),
+      *('run', 'final return', '95% interval', 'seeds', 'environment'),
+      *('rule', 'iterations', 'environment steps'),
     ),
     [_final_row(name, run) for name, run in named.items()],
     f'Final return: average over the episodes of the last {metrics.LAST} '
@@ -150,9 +150,9 @@ def _final_row(name: str, run: run_names.Run) -> tuple[str, ...]:
     interval = f'{_number(low)} to {_number(high)}'
   last = run.rows[-1]
   return (
-    *(name, run.config['rule'], run.env, f'{int(last["iteration"]):,}'),
+    *(name, _number(mean), interval, str(len(finals)), run.env),
+    *(run.config['rule'], f'{int(last["iteration"]):,}'),
     f'{int(last["env_steps"]):,}' if 'env_steps' in last else _UNKNOWN,
-    *(str(len(finals)), _number(mean), interval),
   )
 
 
@@ -204,10 +204,7 @@ def _add_settings(
   page: page_lib.Page, named: Mapping[str, run_names.Run]
 ) -> None:
   """Adds all settings with their origins, those that differ first."""
-  flat = {
-    name: run_lib.flatten(run.config.get('settings', {}))
-    for name, run in named.items()
-  }
+  flat = {name: run_lib.flatten(_settings(run)) for name, run in named.items()}
   paths = list(dict.fromkeys(path for own in flat.values() for path in own))
 
   def cells(path: str) -> list[str]:
@@ -246,6 +243,12 @@ def _add_settings(
   else:
     page.paragraph('All settings are the defaults.')
   page.table((*header, 'origin'), rows, folded=f'All {len(rows)} settings')
+
+
+def _settings(run: run_names.Run) -> Mapping[str, Any]:
+  """Returns the settings of a run; none if its config is damaged."""
+  settings = run.config.get('settings')
+  return settings if isinstance(settings, Mapping) else {}
 
 
 def _origin(run: run_names.Run, path: str) -> str:
@@ -318,7 +321,8 @@ def _draw(
     return
   figure = draw()
   if size != 'panels':
-    figure.set_size_inches(*_SIZE)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(_WIDTH, height * _WIDTH / width)
   page.figure(figure, caption, size=size)
 
 

@@ -32,6 +32,11 @@ def describe() -> dict[str, Any]:
   )
 
 
+def add_to(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the contents of a run's `config.json`, with this machine."""
+  return {**config, 'machine': describe()}
+
+
 def lines(recorded: Any) -> list[tuple[str, str]]:
   """Returns what a run has recorded, as pairs of names and values.
 

@@ -80,7 +80,8 @@ summary { cursor: pointer; color: var(--accent); }
 pre { background: var(--card); border: 1px solid var(--line);
   border-radius: 6px; padding: 0.8rem; overflow-x: auto; font-size: 0.85rem;
   white-space: pre-wrap; overflow-wrap: anywhere; }
-@media (max-width: 40rem) { h1 { font-size: 1.35rem; } }
+@media (max-width: 40rem) { h1 { font-size: 1.35rem; }
+  tbody th { min-width: 6rem; max-width: 9.5rem; overflow-wrap: anywhere; } }
 @media print { main { max-width: none; } }
 """.strip()
 

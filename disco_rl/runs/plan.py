@@ -15,6 +15,7 @@ from disco_rl.runs import finite
 from disco_rl.runs import hooks as hooks_lib
 from disco_rl.runs import interrupts
 from disco_rl.runs import loop
+from disco_rl.runs import machine
 from disco_rl.runs import metrics
 from disco_rl.runs import plain_settings
 from disco_rl.runs import progress
@@ -281,7 +282,7 @@ class Plan(abc.ABC):
         self.prepare(trainable, state, opened)
         interrupts.defer()  # From here on there is something to save.
         folder = shared_folder.create(
-          *(out, self.config, overwrite, numbered),
+          *(out, machine.add_to(self.config), overwrite, numbered),
           lambda folder: self.started(folder, state),
         )
         opened.callback(folder.close)
@@ -342,7 +343,7 @@ class Plan(abc.ABC):
         )
       self.prepare(trainable, state, opened)  # Before anything is changed.
       shared_folder.wait_for_readers()
-      folder.write_config(self.config)
+      folder.write_config(machine.add_to(self.config))
       rows = folder.cut_table(folder.metrics_path, rows, done)
       self.resumed(folder, done)
       run = self._run(trainable, state, rows, folder, show_progress, opened)

@@ -17,7 +17,7 @@ Rows = Sequence[Mapping[str, float]]
 Limits = tuple[float, float]
 
 # Neighbours are far from each other in lightness.
-COLORS = (*('#08306b', '#f08c1a', '#1a7a6c', '#8fc1ea', '#a11838', '#7d8a1e'),)
+COLORS = (*('#08306b', '#e07f10', '#1a7a6c', '#9bcaf0', '#a11838', '#7d8a1e'),)
 _DASHES: Sequence[Any] = ('-', (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 2, 2)))
 
 # Names of columns, with their units.
@@ -36,11 +36,17 @@ _NAMES = dict(
 )
 _OTHER_X = dict(iteration='env_steps', env_steps='iteration')
 
+# Most names of a legend among the lines; longer ones are below them.
+MOST_INSIDE = 4
+
 # Shorter curves are not smoothed.
 _LEAST_POINTS = 40
 # The width of the moving average, as a fraction of a curve.
 _PART = 0.05
 _LONGEST_LINE = 64  # Characters of a title.
+_LONGEST_SMALL_LINE = 92
+_SOFT = '0.35'  # A grey.
+_LEGEND = dict(fontsize='small', handlelength=3.2)
 
 
 class Curve(NamedTuple):
@@ -113,7 +119,7 @@ def curve(
     return None
   window = 1
   if len(at) >= _LEAST_POINTS:
-    window = 2 * round(_PART * len(at) / 2) + 1
+    window = 2 * int(_PART * len(at) / 2) + 1
   mean, band = metrics.mean_and_band(smooth(seeds, window))
   if len(seeds) < 3:  # The interval of two seeds is too wide to draw.
     band = np.full_like(mean, np.nan)
@@ -124,7 +130,14 @@ def curve(
   return Curve(at, seeds, mean, low, high, window)
 
 
-def draw(axes: Any, drawn: Curve, number: int, label: str, marker: str) -> None:
+def draw(
+  axes: Any,
+  drawn: Curve,
+  number: int,
+  label: str,
+  marker: str,
+  is_crowded: bool = False,
+) -> None:
   """Draws single seeds, their mean, and its interval.
 
   Args:
@@ -133,15 +146,17 @@ def draw(axes: Any, drawn: Curve, number: int, label: str, marker: str) -> None:
     number: number of the line, see `line`.
     label: name in the legend.
     marker: marker of the mean.
+    is_crowded: whether there are many curves, so that seeds are fainter.
   """
   look = line(number)
   color = look['color']
+  faint, shade = (0.1, 0.1) if is_crowded else (0.25, 0.18)
   if len(drawn.seeds) > 1 or drawn.window > 1:
     for own in drawn.seeds:
-      axes.plot(drawn.at, own, color=color, alpha=0.25, linewidth=0.7)
+      axes.plot(drawn.at, own, color=color, alpha=faint, linewidth=0.7)
   if np.isfinite(drawn.low).any():
     axes.fill_between(
-      drawn.at, drawn.low, drawn.high, color=color, alpha=0.18, linewidth=0
+      drawn.at, drawn.low, drawn.high, color=color, alpha=shade, linewidth=0
     )
   axes.plot(
     drawn.at, drawn.mean, linewidth=1.9, label=label, marker=marker, **look
@@ -186,14 +201,23 @@ def describe(curves: Iterable[Curve], x: str, unit: str = '') -> str:
 
 
 def head(axes: Any, title: str, subtitle: str) -> None:
-  """Writes a title, and below it, smaller, what is drawn."""
+  """Writes a title above and, smaller and below, what is drawn.
+
+  Args:
+    axes: axes of matplotlib, with the legend of the figure, if it has one.
+    title: the title; empty for none.
+    subtitle: see `describe`.
+  """
+  figure = axes.figure
   if title:
-    text = textwrap.fill(title, _LONGEST_LINE)
-    axes.figure.suptitle(text, fontsize='large')
-  if subtitle:
-    axes.figure.supxlabel(
-      textwrap.fill(subtitle, 100), fontsize='small', color='0.35'
-    )
+    figure.suptitle(textwrap.fill(title, _LONGEST_LINE), fontsize='large')
+  text = textwrap.fill(subtitle, _LONGEST_SMALL_LINE)
+  if text and figure.legends:  # Both would be in one place.
+    legend = figure.legends[0]
+    legend.set_title(text, prop=dict(size='small'))
+    legend.get_title().set_color(_SOFT)
+  elif text:
+    figure.supxlabel(text, fontsize='small', color=_SOFT)
 
 
 def label_x(axes: Any, runs: Iterable[Rows], x: str) -> None:
@@ -230,31 +254,46 @@ def _ratio(runs: Iterable[Rows], x: str, other: str) -> float | None:
   return ratios.pop() if len(ratios) == 1 else None
 
 
-def finish(axes: Any, has_legend: bool, limits: Limits | None = None) -> None:
+def finish(axes: Any, has_legend: bool) -> None:
   """Sets grid, margins, the vertical range, and the legend.
 
   Args:
     axes: axes of matplotlib.
-    has_legend: whether there is a legend.
-    limits: lowest and highest possible value; None if they are not known.
+    has_legend: whether there is a legend: among the lines if it is short, and
+      otherwise below them.
   """
   axes.grid(alpha=0.3)
   axes.margins(x=0)
   for side in ('top', 'right'):
     axes.spines[side].set_visible(False)
   _fit_to_lines(axes)
-  if has_legend:
-    many = len(axes.get_legend_handles_labels()[1]) > 6
+  handles, names = axes.get_legend_handles_labels()
+  if has_legend and len(names) > MOST_INSIDE:
+    legend_below(axes.figure, dict(zip(names, handles, strict=True)))
+  elif has_legend and names:
     legend = axes.legend(
-      loc='best',
-      frameon=True,
-      framealpha=0.75,
-      edgecolor='none',
-      fontsize='small',
-      handlelength=3.2,
-      ncols=2 if many else 1,
+      loc='best', framealpha=0.75, edgecolor='none', **_LEGEND
     )
     legend.set_in_layout(False)  # Long names must not shrink the axes.
+
+
+def legend_below(figure: Any, lines: Mapping[str, Any]) -> None:
+  """Adds a legend below all axes of a figure.
+
+  Args:
+    figure: the figure.
+    lines: names to lines of matplotlib.
+  """
+  longest = max(map(len, lines), default=0)
+  columns = max(1, min(len(lines), int(_LONGEST_LINE / (longest + 6))))
+  figure.legend(
+    list(lines.values()),
+    list(lines),
+    loc='outside lower center',
+    frameon=False,
+    ncols=columns,
+    **_LEGEND,
+  )
 
 
 def _fit_to_lines(axes: Any) -> None:

@@ -64,7 +64,8 @@ def learning_curves(
   Returns:
     A matplotlib figure.
   """
-  figure = _new_figure()
+  is_crowded = len(runs) > plot_style.MOST_INSIDE
+  figure = _new_figure(height=5.2 if is_crowded else 4.2)
   axes = figure.subplots()
   drawn = _draw_curves(axes, runs, column, x, limits)
   plot_style.label_x(axes, runs.values(), x)
@@ -87,11 +88,12 @@ def _draw_curves(
 ) -> list[plot_style.Curve]:
   """Draws all seeds of all runs, and their means with intervals."""
   curves = []
+  is_crowded = len(runs) > plot_style.MOST_INSIDE
   for i, (name, rows) in enumerate(runs.items()):
     curve = plot_style.curve(rows, column, x, limits)
     if curve is not None:
       number = i if numbers is None else numbers[name]
-      plot_style.draw(axes, curve, number, name, marker)
+      plot_style.draw(axes, curve, number, name, marker, is_crowded)
       curves.append(curve)
   return curves
 
@@ -146,6 +148,7 @@ def grid(
   """
   figure, all_axes = _panels(len(curves))
   all_drawn: list[plot_style.Curve] = []
+  legend: dict[str, Any] = {}
   # A run has the same line in all panels.
   all_names = dict.fromkeys(name for runs in curves.values() for name in runs)
   numbers = {name: i for i, name in enumerate(all_names)}
@@ -166,10 +169,14 @@ def grid(
       plot_style.label_x(axes, runs.values(), x)
     axes.set_ylabel(plot_style.name(column) if y_label is None else y_label)
     axes.set_title(panel, fontsize='medium')
-    is_named = len(all_names) > 1 or bool(lines) or not title
-    plot_style.finish(axes, has_legend=is_named and bool(axes.get_lines()))
+    plot_style.finish(axes, has_legend=False)
+    handles, names = axes.get_legend_handles_labels()
+    legend |= dict(zip(names, handles, strict=True))
     all_drawn += drawn
   if all_axes:
+    # One for all panels; a title names a single run.
+    if len(legend) > 1 or not title:
+      plot_style.legend_below(figure, legend)
     unit = 'meta-updates' if x is None else ''
     subtitle = plot_style.describe(all_drawn, x or 'iteration', unit)
     plot_style.head(all_axes[0], title, subtitle)
@@ -237,6 +244,8 @@ def to_bytes(figure: Any, picture_format: str) -> bytes:
   name = metadata.get(picture_format)
   more = {} if name is None else dict(metadata={name: None})
   content = io.BytesIO()
+  for text in figure.findobj(lambda artist: hasattr(artist, 'set_parse_math')):
+    text.set_parse_math(False)  # Names may have dollar signs.
   with importlib.import_module('matplotlib').rc_context(
     {'svg.hashsalt': 'disco_rl'}
   ):
@@ -269,7 +278,8 @@ def _format_of(path: str | os.PathLike[str]) -> str:
 
 def _panels(number: int) -> tuple[Any, Sequence[Any]]:
   """Makes a figure with panels in up to two columns, and returns their axes."""
-  figure = _new_figure(height=4.2 if number == 1 else 2 + number)
+  num_rows = -(-number // 2)
+  figure = _new_figure(height=4.2 if num_rows < 2 else 1 + 2.9 * num_rows)
   all_axes = np.ravel(figure.subplots(-(-number // 2), min(2, number)))
   for axes in all_axes[number:]:
     axes.remove()

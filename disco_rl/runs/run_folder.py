@@ -29,7 +29,6 @@ from typing import Any
 
 from disco_rl import fields
 from disco_rl.runs import files
-from disco_rl.runs import machine
 from disco_rl.runs import metrics
 from disco_rl.runs import reading
 from disco_rl.runs import run_files
@@ -221,11 +220,10 @@ class RunFolder:
     return bool(run_files.find(self.path, run_files.AFTER_CHECKPOINT))
 
   def write_config(self, config: dict[str, Any]) -> None:
-    """Replaces `config.json`, and records this machine in it."""
+    """Replaces `config.json`."""
     self.config = config
     if not self.is_writable:
       return
-    config = {**config, 'machine': machine.describe()}
     text = json.dumps(config, indent=2) + '\n'
     with files.atomic_writer(self.path / 'config.json') as file:
       file.write(text.encode())

@@ -10,7 +10,7 @@ import pytest
 from disco_rl.cli import main
 from disco_rl.inspection import sections
 from disco_rl.inspection import subject as subject_lib
-from tests.support import browser
+from tests.support import measured_page
 from tests.support import small_rule
 
 
@@ -64,8 +64,8 @@ def test_a_report_has_pictures_and_numbers(report):
 
 def test_a_report_opens_in_a_browser(report, tmp_path):
   page = report / 'report.html'
-  assert browser.errors_of(page, tmp_path) == []
-  widths = browser.widths_of_pictures(page, tmp_path)
+  assert measured_page.errors_of(page, tmp_path) == []
+  widths = measured_page.widths_of_pictures(page, tmp_path)
   assert len(widths) == 11
   assert all(own > 0 and shown > 100 for own, shown in widths), widths
 

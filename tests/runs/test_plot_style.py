@@ -70,7 +70,7 @@ def test_axes_are_named_with_units_and_steps_are_above():
   assert axes.get_ylabel() == 'average return per episode'
   (above,) = axes.child_axes
   assert above.get_xlabel() == 'environment steps of one agent'
-  figure.canvas.draw()
+  figure.draw_without_rendering()
   np.testing.assert_allclose(above.get_xlim(), 7 * np.asarray(axes.get_xlim()))
   names = [text.get_text() for text in axes.get_legend().get_texts()]
   assert names == ['a', 'b']
@@ -103,3 +103,10 @@ def test_the_same_curves_give_the_same_file(suffix, tmp_path):
   assert contents[0] == contents[1] and len(contents) == 2
   with pytest.raises(ValueError, match=r'must end in .*\.pdf, .*\.png'):
     plots.save(figure, tmp_path / 'c.xcf')
+
+
+def test_names_may_have_any_characters():
+  pytest.importorskip('matplotlib')
+  runs = {'$\\bad$ <&>': _rows(3), '$': _rows(3)}
+  figure = plots.learning_curves(runs, title='of $\\worse$')
+  assert plots.to_bytes(figure, 'svg').startswith(b'<?xml')

@@ -1,64 +1,48 @@
-"""Opens pages in a headless browser."""
+"""Opens pages in a headless browser, if there is one."""
 
-import json
-import re
+import os
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
-_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
-_SCRIPT = """<script>
-addEventListener('load', () => {
-  const found = [...document.images].map(
-    (image) => [image.naturalWidth, image.getBoundingClientRect().width]
-  );
-  document.body.innerHTML = '<pre>' + JSON.stringify(found) + '</pre>';
-});
-</script></body>"""
+_NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'chrome')
+_OPTIONS = (
+  *('--headless', '--no-sandbox', '--disable-gpu', '--disable-quic'),
+  *('--no-first-run', '--disable-background-networking'),
+  *('--disable-component-update', '--disable-sync', '--hide-scrollbars'),
+)
 
 
 def find():
-  """Returns the path of Chromium; skips the test without one."""
-  browser = shutil.which('chromium') or shutil.which('google-chrome')
-  if browser is None:
-    pytest.skip('needs Chromium')
-  return browser
+  """Returns the path of a browser; skips the test if there is none."""
+  for name in _NAMES:
+    path = shutil.which(name)
+    if path:
+      return path
+  return pytest.skip(f'no headless browser on PATH ({", ".join(_NAMES)})')
 
 
-def _run(folder, *options):
-  return subprocess.run(
-    [
-      *(find(), '--headless', '--no-sandbox', '--disable-gpu'),
-      *('--disable-quic', '--no-first-run', '--disable-sync'),
-      *('--disable-background-networking', '--disable-component-update'),
-      *('--enable-logging=stderr', f'--user-data-dir={folder}'),
-      *options,
-    ],
-    check=True,
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
+def open_page(path, *options):
+  """Opens a file in a new profile; returns its output and its log.
 
-
-def errors_of(page, folder):
-  """Opens a page, and returns what the browser's console complained of."""
-  done = _run(folder / 'profile', '--dump-dom', f'file://{page}')
-  assert '</html>' in done.stdout
-  return [line for line in done.stderr.splitlines() if 'CONSOLE' in line]
-
-
-def widths_of_pictures(page, folder):
-  """Returns the width of every picture of a page, its own and as shown.
-
-  The page allows no scripts, so the one that measures is in a copy without that
-  rule.
+  Args:
+    path: path of a page.
+    *options: further options, such as `--dump-dom`.
   """
-  text = page.read_text(encoding='utf-8')
-  measured = folder / f'measured_{page.name}'
-  measured.write_text(
-    _POLICY.sub('', text).replace('</body>', _SCRIPT), encoding='utf-8'
-  )
-  done = _run(folder / 'profile', '--dump-dom', f'file://{measured}')
-  return json.loads(re.search('<pre>(.*?)</pre>', done.stdout).group(1))
+  browser = find()
+  with tempfile.TemporaryDirectory() as profile:
+    result = subprocess.run(
+      [
+        *(browser, *_OPTIONS, f'--user-data-dir={profile}', *options),
+        *('--enable-logging=stderr', '--v=0', path.resolve().as_uri()),
+      ],
+      # Nothing in the profile of the user is touched.
+      env={**os.environ, 'HOME': profile},
+      capture_output=True,
+      text=True,
+      timeout=120,
+    )
+  assert result.returncode == 0, result.stderr
+  return result.stdout, result.stderr
