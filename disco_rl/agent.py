@@ -23,6 +23,7 @@ from disco_rl.networks import action_masks
 from disco_rl.networks import checks as network_checks
 from disco_rl.networks import nets
 from disco_rl.networks import torsos
+from disco_rl.update_rules import base as base_rule
 from disco_rl.update_rules import registry
 from disco_rl.value_fns import value_fn
 
@@ -157,6 +158,17 @@ class Agent:
     other.learner = self.learner.in_mixed_mode()
     return other
 
+  def with_rule(self, update_rule: base_rule.UpdateRule) -> 'Agent':
+    """Returns a copy that learns by another rule with the same outputs.
+
+    Args:
+      update_rule: the rule; its hyper-parameters are those of the settings.
+    """
+    other = copy.copy(self)
+    other.update_rule = update_rule
+    other.learner = self.learner.with_rule(update_rule, self._network)
+    return other
+
   def initial_actor_state(
     self, rng: chex.PRNGKey, batch_size: int = 1
   ) -> types.HaikuState:
@@ -250,6 +262,33 @@ class Agent:
       rollout.observations,
       rollout.is_last,
     )
+
+  def embed(
+    self,
+    agent_net_params: types.AgentParams,
+    agent_net_state: types.HaikuState,
+    rollout: types.ActorRollout,
+  ) -> types.Array | None:
+    """Computes the network's embedding of a trajectory, that of its torso.
+
+    Args:
+      agent_net_params: θ.
+      agent_net_state: the network's state before the first step.
+      rollout: leaves [T+1, B, ...].
+
+    Returns:
+      [T+1, B, D], which the outputs are computed from; None for a network
+      without stages.
+    """
+    if self._network.embed is None:
+      return None
+    embedding, _ = self._network.embed(
+      agent_net_params,
+      agent_net_state,
+      rollout.observations,
+      rollout.is_last,
+    )
+    return embedding
 
   def learner_step(
     self,

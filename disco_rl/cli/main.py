@@ -25,6 +25,7 @@ _COMMANDS = {
     'compare rules over environments and seeds',
   ),
   'compare': ('compare_command', 'draw several runs in one picture'),
+  'inspect': ('inspect_command', 'look inside a rule: what it knows and needs'),
   'play': ('play_command', 'play episodes with a trained agent, and show them'),
   'report': ('report_command', 'show runs on one page, a file of HTML'),
   'conformance': (
@@ -36,7 +37,7 @@ _COMMANDS = {
 }
 
 # Commands that compile large programs.
-_COMPILING = ('eval', 'meta-train', 'benchmark', 'play')
+_COMPILING = ('eval', 'meta-train', 'benchmark', 'inspect', 'play')
 # Those whose runs may have several devices and processes.
 _SHARDED = ('eval', 'meta-train')
 

@@ -107,6 +107,23 @@ class LearnerStep:
     other._mixed_mode = True
     return other
 
+  def with_rule(
+    self,
+    update_rule: base.UpdateRule,
+    network: types.PolicyNetwork | types.AgentUnrollFn,
+  ) -> 'LearnerStep':
+    """Returns a copy with another rule that has the same hyper-parameters.
+
+    Args:
+      update_rule: the rule.
+      network: the network of this learner.
+    """
+    update_rule.check_hyper_params(self._hyper_params)
+    other = copy.copy(self)
+    other.update_rule = update_rule
+    other._unrolls = unrolls.Unrolls(network, update_rule)
+    return other
+
   def init(
     self,
     rng: chex.PRNGKey,

@@ -340,3 +340,18 @@ def sparkline(values: Sequence[float], marks: str = SPARKS) -> str:
     marks[round((value - low) * scale)] if np.isfinite(value) else ' '
     for value in values
   )
+
+
+def blank(width: float, height: float) -> Any:
+  """Makes an empty figure, for other pictures than curves of runs.
+
+  Args:
+    width: in inches.
+    height: in inches.
+
+  Returns:
+    A matplotlib figure without axes.
+  """
+  figure = _new_figure(height)
+  figure.set_size_inches(width, height)
+  return figure

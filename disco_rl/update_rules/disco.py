@@ -9,6 +9,7 @@ One file because the rule's class and its inputs are published in this module.
 """
 
 from collections.abc import Callable, Mapping
+import copy
 from typing import Any
 
 import chex
@@ -95,6 +96,7 @@ class DiscoUpdateRule(base.UpdateRule):
     init = lambda rng: meta_net.init(rng, self._dummy_inputs(), None)
     self._apply_meta_net = meta_net.apply
     option = net_kwargs.get('input_option')
+    self._input_option = option
     own_option = dict(net_kwargs.get('meta_rnn_kwargs') or {}).get(
       'input_option', option
     )
@@ -107,6 +109,39 @@ class DiscoUpdateRule(base.UpdateRule):
     # has a separate function, in which no parameters are drawn.
     self._init = jax.jit(init)
     self._init_state = jax.jit(lambda rng: init(rng)[1])
+
+  @property
+  def discount(self) -> float:
+    """γ of the action values."""
+    return self._value_discount
+
+  @property
+  def input_option(self) -> types.MetaNetInputOption:
+    """The inputs of the meta-network."""
+    return self._input_option or get_input_option()
+
+  def with_inputs(
+    self,
+    change: Callable[[types.UpdateRuleInputs], types.UpdateRuleInputs],
+  ) -> 'DiscoUpdateRule':
+    """Returns a copy whose meta-network reads changed inputs.
+
+    For asking what the rule looks at. The values that the rule computes itself,
+    such as advantages, are those of the unchanged experience, and can be
+    changed separately.
+
+    Args:
+      change: a function from the inputs of the meta-network to those it shall
+        read, with all entries of `get_input_option`.
+    """
+    other = copy.copy(self)
+    # Embeddings that are computed before would hide changes of y and z.
+    other._reads_only_embeddings = False
+    apply = self._apply_meta_net
+    other._apply_meta_net = lambda params, state, inputs, axis_name: apply(
+      params, state, change(inputs), axis_name
+    )
+    return other
 
   def init_params(
     self, rng: chex.PRNGKey

@@ -21,7 +21,7 @@ LAYERS = (
   ('parallel', 'learning'),
   ('agent',),
   ('evaluation', 'conformance'),
-  ('meta_training', 'benchmarking'),
+  ('meta_training', 'benchmarking', 'inspection'),
   ('cli',),
 )
 LEVELS = {name: i for i, layer in enumerate(LAYERS) for name in layer}

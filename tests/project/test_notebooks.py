@@ -29,6 +29,21 @@ NUM_ITERATIONS = 12
 SEEDS = (0, 1)
 SIZES = dict(batch_size=8, rollout_length=6, num_envs=2, replay_capacity=16)
 """,
+  'inspect.ipynb': """
+RULE = 'catch_small'
+ENVIRONMENT = 'catch'
+SETTINGS = {
+  'env.rows': 5,
+  'env.columns': 4,
+  'batching.batch_size': 8,
+  'batching.num_envs': 8,
+  'batching.rollout_length': 9,
+  'chunk_size': 1,
+  'agent.net_settings.net_args.dense': (9, 8),
+}
+NUM_ITERATIONS = 4
+SIZES = dict(num_streams=8, num_steps=24)
+""",
   'meta_train.ipynb': """
 INIT = 'random'
 NUM_META_UPDATES = 3
@@ -58,6 +73,7 @@ def test_every_notebook_is_here():
   'name',
   [
     'eval.ipynb',
+    pytest.param('inspect.ipynb', marks=pytest.mark.slow),
     # Compiles for minutes; its parts are tested elsewhere.
     pytest.param('meta_train.ipynb', marks=pytest.mark.slow),
   ],

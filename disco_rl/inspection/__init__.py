@@ -1,0 +1,1 @@
+"""Looks inside a rule: what its predictions mean, and what its targets need."""
