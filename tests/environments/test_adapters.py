@@ -10,7 +10,6 @@ from disco_rl import types
 from disco_rl.environments import factories
 from disco_rl.environments import layouts
 from disco_rl.environments import registry
-from disco_rl.environments.adapters import gymnasium_env
 from disco_rl.environments.wrappers import frame_stacks
 from tests.support import environments
 from tests.support import scripted
@@ -30,7 +29,7 @@ def test_every_kind_of_gym_observation():
 def test_unsupported_observations_are_refused():
   space = gymnasium.spaces.Dict(a=gymnasium.spaces.Text(5))
   with pytest.raises(ValueError, match='x/a has observations Text'):
-    gymnasium_env._encoder(space, 'x')
+    gymnasium_spaces.encoder(space, 'x')
 
 
 def test_stacked_frames_begin_with_the_first_repeated():

@@ -46,12 +46,14 @@ def _bad_hints(text):
     The targets of `pip install` that are no checkout, no repository and none of
     our optional dependencies; and extras of anything that sounds like us.
   """
+  # A name for what is in our repository.
+  text = re.sub(r'discovered-rl\[\w+\] @ (?=git\+(https://|\{))', '', text)
   bad = re.findall(r'disco[\w-]*\[(?:' + '|'.join(EXTRAS) + r')\]', text, re.I)
   for command in re.findall(r'pip install[ \t]+([^`\n]*)', text):
     words = re.findall(r"""[^\s'"\\]+""", command)
     # The first target may be followed by prose.
     target = next((word for word in words if not word.startswith('-')), '')
-    is_place = re.match(r'\.|/|git\+https://|\{', target)
+    is_place = re.match(r'\.|/|git\+(https://|\{)|\{', target)
     if not is_place and _name(target) not in FOREIGN:
       bad.append(target)
   return bad
@@ -70,6 +72,7 @@ def test_the_check_of_hints_can_fail():
   for hint in (
     "pip install -e '.[gym]'",
     "%pip install -e '..[plots]'",
+    '%pip install --quiet "discovered-rl[plots] @ git+{REPOSITORY}"',
     '(`pip install flax`)',
     "pip install 'gymnasium>=1.2'",
   ):
