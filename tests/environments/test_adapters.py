@@ -10,6 +10,7 @@ from disco_rl import types
 from disco_rl.environments import factories
 from disco_rl.environments import layouts
 from disco_rl.environments import registry
+from disco_rl.environments.adapters import gymnasium_spaces
 from disco_rl.environments.wrappers import frame_stacks
 from tests.support import environments
 from tests.support import scripted
