@@ -64,7 +64,7 @@ def test_a_report_has_pictures_and_numbers(report):
 
 def test_a_report_opens_in_a_browser(report, tmp_path):
   page = report / 'report.html'
-  assert measured_page.errors_of(page, tmp_path) == []
+  assert measured_page.errors_of(page) == []
   widths = measured_page.widths_of_pictures(page, tmp_path)
   assert len(widths) == 11
   assert all(own > 0 and shown > 100 for own, shown in widths), widths

@@ -2,10 +2,8 @@
 
 import json
 import re
-import shutil
-import subprocess
 
-import pytest
+from tests.support import browser
 
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 _SCRIPT = """<script>
@@ -18,35 +16,11 @@ addEventListener('load', () => {
 </script></body>"""
 
 
-def find():
-  """Returns the path of Chromium; skips the test without one."""
-  browser = shutil.which('chromium') or shutil.which('google-chrome')
-  if browser is None:
-    pytest.skip('needs Chromium')
-  return browser
-
-
-def _run(folder, *options):
-  return subprocess.run(
-    [
-      *(find(), '--headless', '--no-sandbox', '--disable-gpu'),
-      *('--disable-quic', '--no-first-run', '--disable-sync'),
-      *('--disable-background-networking', '--disable-component-update'),
-      *('--enable-logging=stderr', f'--user-data-dir={folder}'),
-      *options,
-    ],
-    check=True,
-    capture_output=True,
-    text=True,
-    timeout=120,
-  )
-
-
-def errors_of(page, folder):
+def errors_of(page):
   """Opens a page, and returns what the browser's console complained of."""
-  done = _run(folder / 'profile', '--dump-dom', f'file://{page}')
-  assert '</html>' in done.stdout
-  return [line for line in done.stderr.splitlines() if 'CONSOLE' in line]
+  text, log = browser.open_page(page, '--dump-dom')
+  assert '</html>' in text
+  return [line for line in log.splitlines() if 'CONSOLE' in line]
 
 
 def widths_of_pictures(page, folder):
@@ -60,5 +34,5 @@ def widths_of_pictures(page, folder):
   measured.write_text(
     _POLICY.sub('', text).replace('</body>', _SCRIPT), encoding='utf-8'
   )
-  done = _run(folder / 'profile', '--dump-dom', f'file://{measured}')
-  return json.loads(re.search('<pre>(.*?)</pre>', done.stdout).group(1))
+  shown, _ = browser.open_page(measured, '--dump-dom')
+  return json.loads(re.search('<pre>(.*?)</pre>', shown).group(1))
