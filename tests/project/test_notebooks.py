@@ -4,6 +4,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import runpy
 import sys
 import tomllib
 import types
@@ -111,6 +112,18 @@ def test_outputs_of_notebooks_have_no_private_paths(name):
   text = (COLABS / name).read_text(encoding='utf-8')
   for word in (os.path.expanduser('~'), str(COLABS.parent), '/tmp/', '/home/'):
     assert word not in text
+
+
+@pytest.mark.parametrize('name', sorted(TINY))
+def test_pages_of_notebooks_are_up_to_date(name):
+  """`python colabs/pages.py` writes them."""
+  module = runpy.run_path(str(COLABS / 'pages.py'))
+  written = module['pages'](COLABS / name)
+  stem = name.removesuffix('.ipynb')
+  found = {path.name for path in module['PAGES'].glob(f'{stem}*')}
+  assert found == written.keys()
+  for file_name, content in written.items():
+    assert (module['PAGES'] / file_name).read_bytes() == content
 
 
 def _run_first_cell(name):
