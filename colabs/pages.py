@@ -30,9 +30,7 @@ def pages(notebook: pathlib.Path) -> dict[str, bytes]:
     if cell['cell_type'] == 'markdown':
       # Without the badge, which is a picture of another server.
       lines = source.splitlines()
-      kept = [
-        line for line in lines if not line.startswith('[![Open in Colab]')
-      ]
+      kept = (line for line in lines if not line.startswith('[![Open in'))
       blocks.append('\n'.join(kept).strip())
       continue
     blocks.append(f'```python\n{source}\n```')
