@@ -52,6 +52,7 @@ def test_nothing_else_asks_for_the_platform():
     'memory.py',  # Checked on CPU only.
     'networks/convolution.py',  # `on_an_accelerator`.
     'parallel.py',  # `ALL`.
+    'runs/machine.py',  # Words for a run's folder.
   }
 
 
