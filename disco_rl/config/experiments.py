@@ -30,6 +30,14 @@ _GAMES = (
   *('YarsRevenge', 'Zaxxon'),
 )
 _ATARI = tuple(f'atari:{game}' for game in _GAMES)
+_PROCGEN = tuple(
+  f'procgen:{game}'
+  for game in (
+    *('bigfish', 'bossfight', 'caveflyer', 'chaser', 'climber', 'coinrun'),
+    *('dodgeball', 'fruitbot', 'heist', 'jumper', 'leaper', 'maze', 'miner'),
+    *('ninja', 'plunder', 'starpilot'),
+  )
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,8 +97,8 @@ class Experiment:
 EXPERIMENTS: dict[str, Experiment] = {
   'disco57': Experiment(envs=_ATARI, num_envs=57, num_agents=128),
   'disco103': Experiment(
-    envs=_ATARI,
-    missing='the 16 games of ProcGen and the 30 levels of DMLab-30',
+    envs=(*_ATARI, *_PROCGEN),
+    missing='the 30 levels of DMLab-30',
     num_envs=103,
     num_agents=206,
   ),
@@ -239,7 +247,7 @@ class Preset:
     for name, value in own.hyper_params.items():
       values[f'agent.hyper_params.{name}'] = value
     for env in self._envs:
-      # One network and one compiled program for all games.
+      # One network and one compiled program for all games of Atari.
       values[f'env.{env}.full_action_space'] = True
     return values
 

@@ -28,6 +28,14 @@ def test_the_games_are_the_57_of_the_emulator():
   assert len(set(games)) == 57 and set(games) <= set(names)
 
 
+def test_the_games_are_the_16_of_procgen():
+  pytest.importorskip('envpool')
+  from disco_rl.environments.adapters import procgen_env
+
+  games = {env.removeprefix('procgen:') for env in experiments._PROCGEN}
+  assert games == set(procgen_env.GAMES)
+
+
 def test_the_settings_are_those_published():
   """In two of the environments that need no other package."""
   layers = _resolve(env=TWO)
@@ -70,12 +78,16 @@ def test_agents_of_games():
 
 def test_missing_environments_are_named_and_not_replaced(caplog):
   pytest.importorskip('ale_py')
+  pytest.importorskip('envpool')
   with caplog.at_level(logging.WARNING):
     layers = _resolve(preset='disco103')
   (record,) = caplog.records
-  assert '57 of 103' in record.getMessage()
-  assert 'ProcGen' in record.getMessage() and 'DMLab' in record.getMessage()
-  assert layers.settings.total_agents == 114  # Two in each of 57.
+  assert '73 of 103' in record.getMessage()
+  assert 'DMLab' in record.getMessage()
+  assert layers.settings.total_agents == 146  # Two in each of 73.
+  for env in ('atari:Pong', 'procgen:maze'):
+    net_args = layers.settings.net[env].net_args
+    assert net_args.channels == (256, 384, 384, 256)
   caplog.clear()
   layers = _resolve(preset='disco103', env=TWO)
   assert layers.settings.total_agents == 206 and not caplog.records
