@@ -14,7 +14,7 @@ from disco_rl import utils
 
 # Patterns of names as other packages write them, to their family.
 _LOOKS = {
-  r'.+-(MinAtar|bsuite|misc)': 'gymnax',
+  r'[^:/]+-(MinAtar|bsuite|misc)': 'gymnax',
   r'ALE/(?P<game>\w+)-v\d+': 'atari',
   r'(?P<game>\w+)NoFrameskip-v\d+': 'atari',
   r'Craftax-.+-v\d+': 'craftax',

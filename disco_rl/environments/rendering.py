@@ -31,13 +31,14 @@ def picture(observation: Any) -> np.ndarray | None:
 
   Args:
     observation: an array, or a tree with one that can be drawn: [H, W] or [H,
-      W, C]. Of uint8, it is an image: in colour if C = 3, and otherwise the
-      last channel (the newest frame) in grey. Of other types, it is a board
-      with cells from 0 to 1: every channel has a colour, and of several in one
-      cell the last is shown.
+      W, C]. Of uint8, it is an image, or several that are stacked, of which the
+      last is drawn: in colour if C is a multiple of 3, and otherwise in grey.
+      Of other types, it is a board with cells from 0 to 1: every channel has a
+      colour, and of several in one cell the last is shown.
 
   Returns:
-    uint8, [H, W, 3]; None if there is no such array, or more than one.
+    uint8, [H, W, 3]; None if there is no such array, or more than one, or if
+    it has whole numbers other than 0 and 1.
   """
   arrays = [
     array
@@ -50,10 +51,11 @@ def picture(observation: Any) -> np.ndarray | None:
   if array.ndim == 2:
     array = array[:, :, np.newaxis]
   if array.dtype != np.uint8:
-    return _board(array)
-  if array.shape[-1] != 3:
+    are_numbers = array.dtype.kind in 'ui' and not np.isin(array, (0, 1)).all()
+    return None if are_numbers else _board(array)
+  if array.shape[-1] % 3:
     array = np.repeat(array[:, :, -1:], 3, axis=-1)
-  return np.array(array)
+  return np.array(array[:, :, -3:])
 
 
 def reduce(large: np.ndarray) -> np.ndarray:

@@ -28,7 +28,8 @@ def check_update_rule_inputs(rollout: types.UpdateRuleInputs) -> None:
     check_leading_dims(f'rollout.{field}', rollout[field], longer)
   if rollout.action_mask is not None:
     outs: Any = rollout.agent_out or rollout.behaviour_agent_out or {}
-    action_masks.check(rollout.action_mask, outs.get('logits'))
+    check_has_logits('rollout.agent_out', outs)
+    action_masks.check(rollout.action_mask, outs['logits'])
 
 
 def check_has_logits(name: str, outs: types.AgentOuts | None) -> None:

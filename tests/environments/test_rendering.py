@@ -156,3 +156,15 @@ def test_a_stream_may_draw_its_state():
 def test_ranges_of_returns():
   assert showing.return_range('catch') == (-1.0, 1.0)
   assert showing.return_range('gym:CartPole-v1') is None
+
+
+def test_stacked_images_and_boards_of_numbers():
+  stacked = np.zeros((4, 5, 12), np.uint8)  # Four images in colour.
+  stacked[..., 9:] = (10, 20, 30)
+  assert (rendering.picture(stacked) == (10, 20, 30)).all()
+  stacked = np.zeros((4, 5, 4), np.uint8)  # Four images in grey.
+  stacked[..., 3] = 7
+  assert (rendering.picture(stacked) == 7).all()
+  numbers = np.arange(16, dtype=np.int32).reshape(4, 4)
+  assert rendering.picture(numbers) is None
+  assert rendering.picture(numbers % 2).shape == (4, 4, 3)
