@@ -83,9 +83,9 @@ def _generate_some(
   # Random floor cells, different ones: targets, and then the player.
   order = np.where(walls, 2.0, rng.random(walls.shape)).reshape(num, -1)
   cells = np.argsort(order, axis=1)[:, : num_boxes + 1]
-  targets = np.zeros((num, size * size), bool)
-  np.put_along_axis(targets, cells[:, :-1], True, axis=1)
-  targets = targets.reshape(walls.shape)
+  is_target = np.zeros((num, size * size), bool)
+  np.put_along_axis(is_target, cells[:, :-1], True, axis=1)
+  targets = is_target.reshape(walls.shape)
   player = np.stack(np.divmod(cells[:, -1], size), axis=1)
   boxes = targets.copy()
   best_boxes, best_player = boxes.copy(), player.copy()
