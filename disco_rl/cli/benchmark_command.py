@@ -81,13 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   add('--tuned', metavar='FILE', help='tuned settings (tuned.json)')
   add('--anchors-file', metavar='FILE', help='anchors (anchors.json)')
-  add(
-    '--use',
-    action='append',
-    metavar='MODULE',
-    help='module to import first, which may register environments, rules and '
-    'networks. May be repeated',
-  )
+  options.add_use(parser)
   add(
     '--env-steps',
     type=options.whole_number,

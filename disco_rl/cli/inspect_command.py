@@ -95,13 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help='also train fresh agents for as many iterations, each without one '
     'group of inputs, two seeds each (default: 0, none)',
   )
-  add(
-    '--use',
-    action='append',
-    metavar='MODULE',
-    help='module to import first, which may register environments, rules and '
-    'networks. May be repeated',
-  )
+  options.add_use(parser)
   add('--quiet', action='store_true', help='show no progress')
 
 

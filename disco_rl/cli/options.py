@@ -123,3 +123,14 @@ class _Flag(argparse.Action):
     if getattr(namespace, self.dest):
       parser.error(f'{option_string} is given twice: give it once')
     setattr(namespace, self.dest, True)
+
+
+def add_use(parser: argparse.ArgumentParser) -> None:
+  """Adds the option that names modules of users."""
+  parser.add_argument(
+    '--use',
+    action='append',
+    metavar='MODULE',
+    help='module to import first, which may register environments, rules and '
+    'networks. May be repeated',
+  )

@@ -49,13 +49,7 @@ def add_run_arguments(
     f'{default_network})',
   )
   add('--core', help=f'memory of the network: {", ".join(cores.CORES)}')
-  add(
-    '--use',
-    action='append',
-    metavar='MODULE',
-    help='module to import first, which may register environments, rules and '
-    'networks. May be repeated',
-  )
+  options.add_use(parser)
   add(
     '--env-steps',
     type=options.whole_number,

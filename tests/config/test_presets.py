@@ -167,15 +167,6 @@ CARTPOLE = 'gym:CartPole-v1'
 RATE = 'agent.learning_rate'
 
 
-def _environment(name):
-  """Skips a test whose environment is not installed."""
-  package = {'gym': 'gymnasium', 'gymnax': 'gymnax', 'atari': 'ale_py'}
-  family = name.partition(':')[0]
-  if family in package:
-    reason = f'needs {package[family]}'
-    pytest.importorskip(package[family], reason=reason)
-
-
 # The long commands behind the tables of docs/results.md.
 @pytest.mark.parametrize(
   ('preset', 'rule', 'env', 'long'),
@@ -198,7 +189,7 @@ def _environment(name):
   ],
 )
 def test_measured_presets_are_the_long_commands(preset, rule, env, long):
-  _environment(env)
+  environments.skip_without(env.partition(':')[0])
   rule = rule_lib.Rule(rule, rule, None)
   short = {**resolve.EVALUATION, 'preset': preset}
   whole = {**resolve.EVALUATION, 'env': env, 'steps': 1000, 'set': long}
@@ -230,7 +221,7 @@ def test_the_commands_in_the_results_are_presets():
 
 
 def test_a_preset_that_does_not_fit_is_named_in_a_dry_run(monkeypatch):
-  _environment('atari:Pong')
+  environments.skip_without('atari')
   monkeypatch.setattr(memory, 'available', lambda: 2**34)
   request = dict(preset='atari', env='atari:Pong', steps=100_000)
   found = plan_lib.Plan(request, rule_lib.load_rule('actor_critic')).dry_run()

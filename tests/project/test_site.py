@@ -4,13 +4,13 @@ import os
 import pathlib
 import pkgutil
 import re
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 import disco_rl
+from tests.support import browser
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -64,20 +64,10 @@ def test_pages_need_no_other_server(site):
 
 @pytest.mark.slow
 def test_pages_open_in_a_browser(site, tmp_path):
-  browser = shutil.which('chromium') or shutil.which('google-chrome')
-  if browser is None:
-    pytest.skip('needs Chromium')
   for page in ('index.html', 'the_idea.html', 'api/learning.html'):
     for width in (400, 1300):
       picture = tmp_path / f'{width}.png'
-      subprocess.run(
-        [
-          *(browser, '--headless', '--no-sandbox', '--disable-gpu'),
-          *(f'--window-size={width},1000', f'--screenshot={picture}'),
-          f'file://{site / page}',
-        ],
-        check=True,
-        capture_output=True,
-        timeout=120,
+      browser.open_page(
+        site / page, f'--window-size={width},1000', f'--screenshot={picture}'
       )
       assert picture.stat().st_size > 10_000, page
